@@ -1,0 +1,135 @@
+"""The only door to the log.
+
+`record` stamps events with seq and time, folds them into the projections at once, and hands them
+to the committer when the actors have nothing more to do; what hangs on them (`then`, and the
+routes' effects) runs when they are durable, in the order of the log. So decisions see the newest
+state, and the outside world sees only durable facts. After a failed commit nothing is recorded
+until the system has rebuilt itself from the log; every reply that waited is told so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.events import Record
+from rota.errors import StorageUnavailable
+from rota.eventlog import chain, codec
+from rota.eventlog.crash_points import reach
+from rota.eventlog.port import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.actors.messages import Reply
+    from rota.clock import Clock
+    from rota.domain.events import Event
+    from rota.eventlog.port import Head
+    from rota.projections.state import State
+
+logger = logging.getLogger("rota.journal")
+
+
+
+class Journal:
+    """Records facts for one shard."""
+
+    def __init__(
+        self,
+        state: State,
+        head: Head,
+        clock: Clock,
+        hand_over: Callable[[list[Stored]], None],
+        schedule: Callable[[], None],
+    ) -> None:
+        """Go on after `head`; `hand_over` gives records to the committer."""
+        assert state.seq == head.seq, (state.seq, head.seq)
+        self.state = state
+        self.digest = head.digest
+        self.durable_seq = head.seq
+        self.failure: StorageUnavailable | None = None
+        self.on_record: dict[type[Any], Callable[[Record], None]] = {}
+        self.on_durable: dict[type[Any], Callable[[Record], None]] = {}
+        self.listeners: list[Callable[[int], None]] = []
+        self._clock = clock
+        self._hand_over = hand_over
+        self._schedule = schedule
+        self._seq = head.seq
+        self._unsent: list[Stored] = []
+        self._effects: deque[tuple[int, Callable[[Any], None], Any]] = deque()
+
+    def now(self) -> int:
+        """Give the time that the next record gets: never before that of the last."""
+        return max(self._clock.now_us(), self.state.at)
+
+    def record(self, *events: Event, by: str = "", cause: int = 0) -> Record:
+        """Make the events facts, in this order; give the last. Raises StorageUnavailable."""
+        if self.failure is not None:
+            raise self.failure
+        at = self.now()
+        records = []
+        for event in events:
+            seq = self._seq + 1
+            record = Record(seq, at, event, by, cause)
+            body = codec.encode(record)
+            self.state.apply(record)
+            self._seq = seq
+            self.digest = chain.extend(self.digest, body)
+            self._unsent.append(Stored(seq, self.digest, body, codec.task_of(event)))
+            records.append(record)
+        for record in records:
+            kind = type(record.event)
+            effect = self.on_durable.get(kind)
+            if effect is not None:
+                self._effects.append((record.seq, effect, record))
+            route = self.on_record.get(kind)
+            if route is not None:
+                route(record)
+        self._schedule()
+        return records[-1]
+
+    def answer(self, reply: Reply, value: Any) -> None:
+        """Answer when everything recorded so far is durable."""
+        if self._seq <= self.durable_seq:
+            reply.ok(value)
+            return
+        self._effects.append((self._seq, self._ok, (reply, value)))
+
+    def flush(self) -> None:
+        """Hand over what was recorded since the last time."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            reach("journal.recorded")
+            self._hand_over(unsent)
+
+    def committed(self, seq: int) -> None:
+        """Run what hung on the records up to `seq`: they are durable."""
+        if self.failure is not None:
+            return
+        reach("journal.durable")
+        self.durable_seq = seq
+        effects = self._effects
+        while effects and effects[0][0] <= seq:
+            _, effect, value = effects.popleft()
+            try:
+                effect(value)
+            except Exception:
+                logger.exception("an effect failed; the log is not touched by it")
+        for listener in self.listeners:
+            listener(seq)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop recording: nothing after `durable_seq` was written; tell whoever waits."""
+        self.failure = StorageUnavailable(
+            f"the log does not accept writes: {getattr(error, 'message', error)}",
+            hint="nothing was stored; try again later",
+        )
+        effects, self._effects = self._effects, deque()
+        self._unsent.clear()
+        for _, effect, value in effects:
+            if effect == self._ok:
+                value[0].fail(self.failure)
+
+    def _ok(self, value: tuple[Reply, Any]) -> None:
+        value[0].ok(value[1])

@@ -1,0 +1,167 @@
+"""Who hears of which fact, and when.
+
+One table of what follows from an event: what other actors are told as soon as it is recorded
+(decisions inside), and what is set off once it is durable (effects outside). Every actor records;
+none has to know who cares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rota.actors import messages as m
+from rota.domain import events as e
+from rota.domain.task import IN_FLIGHT, TERMINAL, WAITING
+
+if TYPE_CHECKING:
+    from pykka import ActorRef
+
+    from rota.actors.journal import Journal
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+    from rota.projections.state import State
+
+
+class Cast(Protocol):
+    """The actors of a shard."""
+
+    dispatcher: ActorRef[Any]
+    pool: ActorRef[Any]
+    webhook: ActorRef[Any]
+    timer: ActorRef[Any]
+
+    def queue(self, agent: str) -> ActorRef[Any]:
+        """Give the agent's queue, started if need be."""
+        ...
+
+
+class Routes:
+    """The table, for the actors of one shard."""
+
+    def __init__(self, state: State, cast: Cast) -> None:
+        """Route between these actors."""
+        self._tasks = state.tasks
+        self._deliveries = state.deliveries
+        self._cast = cast
+
+    def install(self, journal: Journal) -> None:
+        """Have the journal follow the table."""
+        journal.on_record |= {
+            e.TaskSubmitted: self._waits,
+            e.AttemptInterrupted: self._interrupted,
+            e.TaskAssigned: self._assigned,
+            e.TaskSucceeded: self._slot_freed,
+            e.TaskFailed: self._failed,
+            e.TaskExpired: self._left,
+            e.TaskCancelled: self._cancelled,
+            e.AgentPaused: self._agent_held,
+            e.AgentResumed: self._agent_released,
+            e.ConfigChanged: self._limits_changed,
+            e.DeliveryFailed: self._deliver_later,
+        }
+        journal.on_durable |= {
+            e.TaskAssigned: self._start,
+            e.TaskSucceeded: self._ended,
+            e.TaskFailed: self._ended,
+            e.TaskExpired: self._ended,
+            e.TaskCancelled: self._ended,
+        }
+
+    # -- as soon as it is recorded
+
+    def _waits(self, record: Record) -> None:
+        event: e.TaskSubmitted = record.event  # type: ignore[assignment]
+        lane = (event.executor, event.action)
+        self._cast.queue(event.agent).tell(m.TaskWaits(lane, event.task))
+        if event.deadline is not None:
+            self._cast.timer.tell(m.Arm(event.deadline, m.ExpireTask(event.task)))
+
+    def _interrupted(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+            self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
+
+    def _assigned(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None and task.timeout_ms is not None:
+            due = record.at + task.timeout_ms * 1000
+            self._cast.timer.tell(m.Arm(due, m.TimeOutAttempt(task.id, task.token)))
+
+    def _slot_freed(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+
+    def _failed(self, record: Record) -> None:
+        self._slot_freed(record)
+        self._left(record)
+
+    def _left(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.queue(task.agent).tell(m.TaskLeft(task.lane))
+
+    def _cancelled(self, record: Record) -> None:
+        event: e.TaskCancelled = record.event  # type: ignore[assignment]
+        if event.was in WAITING:
+            self._left(record)
+        else:
+            self._slot_freed(record)
+
+    def _agent_held(self, record: Record) -> None:
+        self._cast.dispatcher.tell(m.AgentHeld(record.event.agent))  # type: ignore[union-attr]
+
+    def _agent_released(self, record: Record) -> None:
+        self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))  # type: ignore[union-attr]
+
+    def _limits_changed(self, record: Record) -> None:
+        del record
+        self._cast.dispatcher.tell(m.LimitsChanged())
+
+    def _deliver_later(self, record: Record) -> None:
+        event: e.DeliveryFailed = record.event  # type: ignore[assignment]
+        self._cast.timer.tell(m.Arm(event.next_at, m.DeliverCallback(event.task)))
+
+    # -- once it is durable
+
+    def _start(self, record: Record) -> None:
+        event: e.TaskAssigned = record.event  # type: ignore[assignment]
+        self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
+
+    def _ended(self, record: Record) -> None:
+        task = self._of(record)
+        if task is None:
+            return
+        if task.token and type(record.event) is not e.TaskSucceeded:
+            reason = task.error or task.state.value
+            self._cast.pool.tell(m.AbortAttempt(task.id, task.token, reason))
+        if task.id in self._deliveries.pending:
+            self._cast.webhook.tell(m.DeliverCallback(task.id))
+
+    # -- what the timer sends
+
+    def due(self, message: Any) -> None:
+        """Send a message whose moment has come to whoever handles it."""
+        if type(message) is m.DeliverCallback:
+            self._cast.webhook.tell(message)
+        elif type(message) is m.TimeOutAttempt:
+            self._cast.pool.tell(message)
+        else:
+            task = self._tasks.get(message.task)
+            if task is not None:
+                self._cast.queue(task.agent).tell(message)
+
+    def is_live(self, message: Any) -> bool:
+        """Whether a message that waits for its moment can still mean anything."""
+        if type(message) is m.DeliverCallback:
+            return message.task in self._deliveries.pending
+        task = self._tasks.get(message.task)
+        if task is None:
+            return False
+        if type(message) is m.TimeOutAttempt:
+            return task.token == message.token and task.state in IN_FLIGHT
+        return task.state not in TERMINAL
+
+    def _of(self, record: Record) -> Task | None:
+        return self._tasks.get(record.event.task)  # type: ignore[union-attr]

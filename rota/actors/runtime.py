@@ -1,0 +1,179 @@
+"""Pykka actors, run cooperatively.
+
+The only module that knows Pykka's insides. An actor's inbox is a deque; `tell` appends to it and
+puts the actor on the runtime's list; one callback on the event loop then works the list off, so
+that a chain of messages costs no trip through the selector. When the list is empty the `idle`
+hooks run (the journal hands over what was recorded). The simulator uses the same class and picks
+the next actor by its seed. A handler that raises never takes another actor with it: the failure
+goes to `on_failure`, and the actor goes on from a reset.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pykka
+from pykka import ActorRegistry
+from pykka.messages import _ActorStop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykka._envelope import Envelope
+
+MESSAGES_PER_RUN_MAX = 4096
+"""After so many messages the loop gets a chance to read sockets."""
+
+
+class Inbox:
+    """A deque that wakes its actor."""
+
+    __slots__ = ("actor", "queue", "runtime")
+
+    def __init__(self) -> None:
+        """Start empty and unbound."""
+        self.queue: deque[Envelope[Any]] = deque()
+        self.actor: CooperativeActor | None = None
+        self.runtime: Runtime | None = None
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Append a message and wake the actor."""
+        self.queue.append(envelope)
+        if self.runtime is not None:
+            self.runtime.wake(self.actor)  # type: ignore[arg-type]
+
+    def get(self) -> Envelope[Any]:
+        """Take the oldest message."""
+        return self.queue.popleft()
+
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self.queue
+
+
+class Runtime:
+    """The list of actors that have messages, and whoever works it off."""
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], Any],
+        on_failure: Callable[[CooperativeActor, Any, Exception], None],
+    ) -> None:
+        """Be run by `call_soon`; tell `on_failure` of handlers that raise."""
+        self._call_soon = call_soon
+        self._on_failure = on_failure
+        self._scheduled = False
+        self.ready: deque[CooperativeActor] = deque()
+        self.idle: list[Callable[[], None]] = []
+
+    def wake(self, actor: CooperativeActor) -> None:
+        """Put an actor that has a message on the list."""
+        if not actor.awake:
+            actor.awake = True
+            self.ready.append(actor)
+            self.schedule()
+
+    def schedule(self) -> None:
+        """See to it that the list is worked off, and the idle hooks run."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self.run)
+
+    def run(self) -> None:
+        """Work off what waits, up to a bound, then run the idle hooks."""
+        self._scheduled = False
+        ready = self.ready
+        left = MESSAGES_PER_RUN_MAX
+        while ready and left > 0:
+            actor = ready.popleft()
+            queue = actor.actor_inbox.queue
+            while queue and left > 0:
+                left -= 1
+                self.handle(actor, queue.popleft())
+            self._rest(actor)
+        for hook in self.idle:
+            hook()
+        if ready:
+            self.schedule()
+
+    def step(self, choose: Callable[[int], int]) -> bool:
+        """Handle one message of the actor at `choose(n)`; False if nothing waits."""
+        if not self.ready:
+            return False
+        at = choose(len(self.ready))
+        actor = self.ready[at]
+        del self.ready[at]
+        if not actor.actor_inbox.empty():
+            self.handle(actor, actor.actor_inbox.get())
+        self._rest(actor)
+        return True
+
+    def handle(self, actor: CooperativeActor, envelope: Envelope[Any]) -> None:
+        """Give one message to its actor; a failure stays with it."""
+        message = envelope.message
+        try:
+            if isinstance(message, _ActorStop):
+                actor.end()
+                if envelope.reply_to is not None:
+                    envelope.reply_to.set(None)
+            elif not actor.actor_stopped.is_set():
+                actor.on_receive(message)
+        except Exception as error:  # noqa: BLE001 - one actor's failure must not reach another
+            self._on_failure(actor, message, error)
+
+    def _rest(self, actor: CooperativeActor) -> None:
+        if actor.actor_inbox.empty():
+            actor.awake = False
+        else:
+            self.ready.append(actor)
+
+
+class CooperativeActor(pykka.Actor):
+    """An actor on a `Runtime`; give it to `start` first."""
+
+    actor_inbox: Inbox
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Belong to a runtime."""
+        super().__init__()
+        self.awake = False
+        self._runtime = runtime
+
+    @staticmethod
+    def _create_actor_inbox() -> Inbox:
+        return Inbox()
+
+    @staticmethod
+    def _create_future() -> pykka.Future[Any]:
+        return pykka.ThreadingFuture()
+
+    def _start_actor_loop(self) -> None:
+        self.actor_inbox.actor = self
+        self.actor_inbox.runtime = self._runtime
+        self.on_start()
+        if self.actor_inbox.queue:
+            self._runtime.wake(self)
+
+    def reset(self) -> None:
+        """Forget what was held in the actor and derive it again from the projections."""
+
+    def end(self) -> None:
+        """Stop now."""
+        if not self.actor_stopped.is_set():
+            self._stop()
+
+
+def body_of(ref: pykka.ActorRef[Any]) -> Any:
+    """Give the actor behind a ref; for the composition root, which owns its actors."""
+    return ref.actor_inbox.actor  # type: ignore[attr-defined]
+
+
+def retire(refs: list[pykka.ActorRef[Any]]) -> None:
+    """Stop many actors at once (Pykka's own way scans its whole registry for each)."""
+    gone = {id(ref) for ref in refs}
+    registry: Any = ActorRegistry
+    with registry._actor_refs_lock:  # noqa: SLF001 - see the module docstring
+        registry._actor_refs[:] = [r for r in registry._actor_refs if id(r) not in gone]  # noqa: SLF001
+    for ref in refs:
+        ref.actor_stopped.set()

@@ -1,0 +1,70 @@
+"""Takes snapshots of a state that does not stand still.
+
+The small projections are copied at one instant; tasks are written out a slice at a time, and a
+task about to change is written out just before (copy on write), so the snapshot is of that one
+instant and the loop is never held for long. It is a cache: one that is not finished is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from rota.eventlog.port import Snapshot
+from rota.projections.state import SNAPSHOT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.domain.task import Task
+    from rota.projections.state import State
+
+SLICE_TASKS = 200
+
+
+class Snapshotter:
+    """One snapshot in the making."""
+
+    def __init__(self, state: State, digest: bytes) -> None:
+        """Fix the instant: the state after its `seq`, whose digest is given."""
+        self.seq = state.seq
+        self._digest = digest
+        self._state = state
+        self._head = orjson.dumps(state.dump_head())
+        self._tasks = list(state.tasks)
+        self._rows: dict[str, bytes] = {}
+        self._at = 0
+        state.tasks.before_change = self._write
+
+    def _write(self, task: Task) -> None:
+        if task.created_seq <= self.seq and task.id not in self._rows:
+            self._rows[task.id] = orjson.dumps(task.to_row())
+
+    def slice(self) -> Snapshot | None:
+        """Write out some more tasks; give the snapshot when it is whole."""
+        for task in self._tasks[self._at : self._at + SLICE_TASKS]:
+            self._write(task)
+        self._at += SLICE_TASKS
+        if self._at < len(self._tasks):
+            return None
+        self.stop()
+        rows = b",".join([self._rows[task.id] for task in self._tasks])
+        blob = self._head[:-1] + b',"tasks":[' + rows + b"]}"
+        return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, blob)
+
+    def stop(self) -> None:
+        """Stop watching the tasks."""
+        self._state.tasks.before_change = None
+
+    def run(self, call_soon: Callable[[Callable[[], None]], object], done: Done) -> None:
+        """Write slice by slice, letting the loop run in between, then call `done`."""
+        snapshot = self.slice()
+        if snapshot is None:
+            call_soon(lambda: self.run(call_soon, done))
+        else:
+            done(snapshot)
+
+
+if TYPE_CHECKING:
+    Done = Callable[[Snapshot], None]

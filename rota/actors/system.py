@@ -1,0 +1,335 @@
+"""The composition root of a shard: one log, one journal, one set of actors.
+
+Builds them, starts them in order, stops them in order, and rebuilds them from the log after a
+failure. Start and recovery are one path: fold the log, record the start, put back what was in
+flight, arm the timers, dispatch. Nothing here is process-wide; a process may hold several shards.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rota import __version__, ids
+from rota.actors import messages as m
+from rota.actors.admission import AdmissionActor
+from rota.actors.agent_queue import QueueActor
+from rota.actors.dispatcher import DispatcherActor
+from rota.actors.journal import Journal
+from rota.actors.recovery import rebuild, task_from_log
+from rota.actors.routes import Routes
+from rota.actors.runtime import Runtime, body_of, retire
+from rota.actors.snapshotter import Snapshotter
+from rota.actors.timer import TimerActor
+from rota.actors.webhook import WebhookActor
+from rota.actors.worker_pool import WorkerPool
+from rota.domain.attempts import decide_interruption
+from rota.domain.events import ActorFailed, ServerStarted, ServerStopped
+from rota.domain.task import IN_FLIGHT, ORDERLY, TERMINAL
+from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
+from rota.eventlog.committer import CommitFailed, Committed
+from rota.eventlog.crash_points import reach
+from rota.eventlog.port import Head
+from rota.projections.control import limits_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykka import ActorRef
+
+    from rota.actors.host import CommitLine, Host, Report
+    from rota.actors.runtime import CooperativeActor
+    from rota.actors.webhook import Courier
+    from rota.domain.commands import Limits
+    from rota.domain.task import Task
+    from rota.eventlog.port import EventLog, Snapshot
+    from rota.executors.port import AttemptRunner
+    from rota.projections.state import State
+
+logger = logging.getLogger("rota.system")
+
+QUEUE_ACTORS_IDLE_MAX = 2048
+REOPEN_US = 500_000
+REOPEN_US_MAX = 5_000_000
+
+
+class Shard:
+    """A scheduler over one log."""
+
+    dispatcher: ActorRef[Any]
+    admission: ActorRef[Any]
+    pool: ActorRef[Any]
+    webhook: ActorRef[Any]
+    timer: ActorRef[Any]
+
+    def __init__(
+        self,
+        log: EventLog,
+        host: Host,
+        *,
+        limits: Limits,
+        line: Callable[[EventLog, int, Report], CommitLine],
+        runner: AttemptRunner,
+        courier: Courier,
+        tries_max: int = 6,
+        deliveries_max: int = 16,
+        snapshot_every: int = 100_000,
+        new_id: Callable[[], str] | None = None,
+        on_fatal: Callable[[LogError], None] | None = None,
+    ) -> None:
+        """Put the parts together; `start` sets them going."""
+        self.log = log
+        self.limits = limits
+        self.degraded = ""
+        self.stopping = False
+        self._host = host
+        self._make_line = line
+        self._runner = runner
+        self._courier = courier
+        self._tries_max = tries_max
+        self._deliveries_max = deliveries_max
+        self._snapshot_every = snapshot_every
+        self._new_id = new_id or self._draw_id
+        self._on_fatal = on_fatal
+        self._queues: dict[str, ActorRef[Any]] = {}
+        self._snapshot: Snapshotter | None = None
+        self._snapshot_seq = 0
+        self._acknowledged = 0
+        self._reopen_us = REOPEN_US
+        self._waiting_for_end: Callable[[], None] | None = None
+        self.listeners: list[Callable[[int], None]] = []
+
+    # -- starting ----------------------------------------------------------------------------
+
+    def start(self, progress: Callable[[int], None] | None = None) -> None:
+        """Fold the log, become its writer, and go on where it ends. Raises a LogError."""
+        state = rebuild(self.log, progress=progress)
+        self._line = self._make_line(self.log, self.log.claim(), self._reported)
+        self._wire(state)
+        self._go_on()
+
+    def _wire(self, state: State) -> None:
+        """Make the journal and the actors over a state."""
+        head = self.log.head() if state.seq else Head(0, bytes(32))
+        self.state = state
+        self.runtime = Runtime(self._host.call_soon, self._actor_failed)
+        self.journal = Journal(
+            state, head, self._host.clock, self._line.hand_over, self.runtime.schedule
+        )
+        self.journal.listeners = self.listeners
+        self.runtime.idle.append(self.journal.flush)
+        self._queues = {}
+        routes = Routes(state, self)
+        runtime, journal = self.runtime, self.journal
+        self.timer = TimerActor.start(
+            runtime, self._host.clock, self._host.call_at, routes.due, routes.is_live
+        )
+        self.dispatcher = DispatcherActor.start(runtime, journal)
+        self.pool = WorkerPool.start(runtime, journal, self._runner)
+        self.webhook = WebhookActor.start(
+            runtime,
+            journal,
+            self._courier,
+            tries_max=self._tries_max,
+            parallel_max=self._deliveries_max,
+            find_task=self.find_task,
+        )
+        self.admission = AdmissionActor.start(runtime, journal, self._new_id)
+        routes.install(journal)
+
+    def _go_on(self) -> None:
+        """Record the start, put back what was in flight, arm what is due."""
+        reach("recovery.folded")
+        tasks = list(self.state.tasks)
+        settings = limits_to(self.limits)
+        self._snapshot_seq = self.state.snapshot_seq
+        started = self.journal.record(ServerStarted(__version__, settings, self.state.seq))
+        for task in tasks:
+            if task.state in IN_FLIGHT:
+                self.journal.record(
+                    *decide_interruption(task, "server restarted"), cause=started.seq
+                )
+        for task in tasks:
+            if task.deadline is not None and task.state not in TERMINAL:
+                self.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+        for delivery in self.state.deliveries.pending.values():
+            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task)))
+        self.dispatcher.tell(m.LimitsChanged())
+
+    # -- what the outside asks ---------------------------------------------------------------
+
+    def find_task(self, task_id: str) -> Task | None:
+        """Give a task from memory, or from the log if it has left memory."""
+        task = self.state.tasks.get(task_id)
+        return task if task is not None else task_from_log(self.log, task_id)
+
+    def queue(self, agent: str) -> ActorRef[Any]:
+        """Give the agent's queue, starting it if need be and retiring idle ones."""
+        ref = self._queues.get(agent)
+        if ref is None:
+            if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
+                self._retire_idle_queues()
+            ref = QueueActor.start(self.runtime, self.journal, agent, self.dispatcher)
+            self._queues[agent] = ref
+        return ref
+
+    def _retire_idle_queues(self) -> None:
+        orders = self.state.backlog.orders
+        idle = [a for a, r in self._queues.items() if a not in orders and r.actor_inbox.empty()]
+        retire([self._queues.pop(agent) for agent in idle])
+
+    def _draw_id(self) -> str:
+        return ids.task_id(self._is_taken)
+
+    def _is_taken(self, task_id: str) -> bool:
+        return task_id in self.state.tasks.by_id or self.log.has_task(task_id)
+
+    # -- the log's news ----------------------------------------------------------------------
+
+    def _reported(self, report: Committed | CommitFailed) -> None:
+        """Bring the committer's report from its thread to the loop."""
+        self._host.call_threadsafe(self.on_report, report)
+
+    def on_report(self, report: Committed | CommitFailed) -> None:
+        """Run effects, or fail over to read-only."""
+        if isinstance(report, CommitFailed):
+            self._degrade(report.error)
+            return
+        self.journal.committed(report.seq)
+        if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:
+            self._begin_snapshot()
+        if self._waiting_for_end is not None and self.journal.durable_seq >= self.state.seq:
+            self._waiting_for_end()
+
+    def _degrade(self, error: BaseException) -> None:
+        """Become read-only, as the log is; keep trying to reopen it."""
+        if self.degraded:
+            return
+        self.degraded = str(error)
+        logger.error("the log failed; serving reads only: %s", error)
+        self._acknowledged = self.journal.durable_seq
+        self.journal.fail(error)
+        self._drop_actors("the log failed")
+        try:
+            self._wire(rebuild(self.log))
+        except LogError as fatal:
+            self._fatal(fatal)
+            return
+        self.journal.fail(error)
+        self._reopen_us = REOPEN_US
+        self._line.run(self._reopen)
+
+    def _drop_actors(self, reason: str) -> None:
+        if self._snapshot is not None:
+            self._snapshot.stop()
+            self._snapshot = None
+        body_of(self.pool).abort_all(reason)
+        retire([self.dispatcher, self.pool, self.webhook, self.timer, self.admission])
+        retire(list(self._queues.values()))
+
+    def _reopen(self) -> None:
+        """In the committer's thread: open the log anew, and check that nothing is missing."""
+        try:
+            head = self.log.reopen()
+            if head.seq < self._acknowledged:
+                msg = f"the log ends at {head.seq}, but {self._acknowledged} was acknowledged"
+                self._host.call_threadsafe(self._fatal, LogUnusable(msg))
+                return
+            epoch = self.log.claim()
+        except LogUnusable as error:
+            logger.warning("the log still fails: %s", error)
+            self._host.call_threadsafe(self._reopen_later)
+        except LogError as error:
+            self._host.call_threadsafe(self._fatal, error)
+        else:
+            self._host.call_threadsafe(self._resume, epoch)
+
+    def _reopen_later(self) -> None:
+        at = self._host.clock.now_us() + self._reopen_us
+        self._reopen_us = min(self._reopen_us * 2, REOPEN_US_MAX)
+        self._host.call_at(at, lambda: self._line.run(self._reopen))
+
+    def _resume(self, epoch: int) -> None:
+        """Go on writing: the log accepts again."""
+        self._drop_actors("the log is back")
+        try:
+            state = rebuild(self.log)
+        except LogError as error:
+            self._fatal(error)
+            return
+        self._line.resume(epoch)
+        self.degraded = ""
+        self._wire(state)
+        self._go_on()
+        logger.warning("the log accepts writes again; went on at %d", state.seq)
+
+    def _fatal(self, error: LogError) -> None:
+        logger.critical("cannot go on: %s", error)
+        if self._on_fatal is not None:
+            self._on_fatal(error)
+
+    # -- snapshots ---------------------------------------------------------------------------
+
+    def _begin_snapshot(self) -> None:
+        self._snapshot = Snapshotter(self.state, self.journal.digest)
+        self._snapshot.run(self._host.call_soon, self._snapshot_done)
+
+    def _snapshot_done(self, snapshot: Snapshot) -> None:
+        self._snapshot = None
+        self._snapshot_seq = snapshot.seq
+        self.journal.flush()
+        self._line.save(snapshot)
+
+    # -- failures ----------------------------------------------------------------------------
+
+    def _actor_failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
+        """Tell whoever asked, record it, and restart the actor from the projections."""
+        reply = getattr(message, "reply", None)
+        if isinstance(error, StorageUnavailable):
+            if reply is not None:
+                reply.fail(error)
+            return
+        name = type(actor).__name__
+        logger.error("%s failed on %s", name, type(message).__name__, exc_info=error)
+        if reply is not None:
+            reply.fail(InternalFault("rota failed on this request; the failure was recorded"))
+        text = f"{type(error).__name__}: {error}"[:500]
+        if self.journal.failure is None:
+            self.journal.record(ActorFailed(name, type(message).__name__, text))
+        actor.reset()
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Start nothing new; what runs may end."""
+        self.stopping = True
+        for ref in (self.dispatcher, self.pool, self.webhook):
+            ref.tell(m.Drain())
+
+    def running(self) -> int:
+        """Count the attempts that still run."""
+        return len(body_of(self.pool).running)
+
+    def finish(self, done: Callable[[], None]) -> None:
+        """Record what is left, write a snapshot, and call `done` when all of it is durable."""
+        body_of(self.pool).abort_all(ORDERLY)
+        if self.degraded:
+            done()
+            return
+        for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
+            self.journal.record(*decide_interruption(task, ORDERLY))
+        self.journal.record(ServerStopped("asked to stop"))
+        reach("shutdown.drained")
+        self._waiting_for_end = done
+        self.runtime.run()
+
+    def close(self) -> None:
+        """Take a last snapshot, end the committer and let go of the log."""
+        if not self.degraded:
+            snapshotter = Snapshotter(self.state, self.journal.digest)
+            while (snapshot := snapshotter.slice()) is None:
+                pass
+            self._line.save(snapshot)
+        self._drop_actors(ORDERLY)
+        self._line.close()
+        self.log.close()

@@ -1,0 +1,135 @@
+"""Webhooks: delivers callbacks.
+
+In: deliveries that are due (the task's end is durable), reports of tries. Out:
+`delivery_succeeded`, `delivery_failed`, `delivery_abandoned`. Keeps two tries at most at one host
+at a time and a bound over all hosts; the rest waits its turn here, and nothing is dropped. One
+slow host does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from rota.actors.messages import CallbackReported, DeliverCallback, Drain
+from rota.actors.runtime import CooperativeActor
+from rota.domain.delivery import DeliveryReport, decide_delivery
+from rota.eventlog.crash_points import reach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.actors.journal import Journal
+    from rota.actors.runtime import Runtime
+    from rota.domain.task import Task
+
+PER_HOST_MAX = 2
+
+
+class Courier(Protocol):
+    """Makes one try to deliver a callback; answers by calling `done`, later."""
+
+    def deliver(
+        self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]
+    ) -> None:
+        """Send the task's callback."""
+        ...
+
+
+class WebhookActor(CooperativeActor):
+    """Owes and delivers callbacks."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        courier: Courier,
+        *,
+        tries_max: int,
+        parallel_max: int,
+        find_task: Callable[[str], Task | None],
+    ) -> None:
+        """Send through `courier`; `find_task` finds tasks that have left memory."""
+        super().__init__(runtime)
+        self._journal = journal
+        self._courier = courier
+        self._tries_max = tries_max
+        self._parallel_max = parallel_max
+        self._find_task = find_task
+        self._draining = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._waiting: dict[str, deque[str]] = {}
+        self._active: dict[str, int] = {}
+        self._hosts: deque[str] = deque()
+        self._busy: dict[str, str] = {}
+
+    def on_receive(self, message: Any) -> None:
+        """Queue what is due, settle what is reported, send what may be sent."""
+        if type(message) is DeliverCallback:
+            self._enqueue(message.task)
+        elif type(message) is CallbackReported:
+            self._settle(message)
+        elif type(message) is Drain:
+            self._draining = True
+        self._send()
+
+    def _enqueue(self, task_id: str) -> None:
+        if task_id in self._busy or task_id not in self._journal.state.deliveries.pending:
+            return
+        task = self._find_task(task_id)
+        if task is None or not task.callback:
+            return
+        host = urlsplit(task.callback).netloc
+        self._busy[task_id] = host
+        waiting = self._waiting.get(host)
+        if waiting is None:
+            waiting = self._waiting[host] = deque()
+            self._hosts.append(host)
+        waiting.append(task_id)
+
+    def _send(self) -> None:
+        """Go round the hosts once for each free place."""
+        turns = len(self._hosts)
+        while turns > 0 and not self._draining:
+            if sum(self._active.values()) >= self._parallel_max:
+                return
+            turns -= 1
+            host = self._hosts.popleft()
+            waiting = self._waiting[host]
+            if self._active.get(host, 0) < PER_HOST_MAX:
+                self._start(host, waiting.popleft())
+                turns = len(self._hosts) + 1
+            if waiting:
+                self._hosts.append(host)
+            else:
+                del self._waiting[host]
+
+    def _start(self, host: str, task_id: str) -> None:
+        delivery = self._journal.state.deliveries.pending.get(task_id)
+        task = self._find_task(task_id)
+        if delivery is None or task is None:
+            self._busy.pop(task_id, None)
+            return
+        self._active[host] = self._active.get(host, 0) + 1
+        reach("webhook.before_send")
+
+        def done(report: DeliveryReport) -> None:
+            self.actor_ref.tell(CallbackReported(task_id, report))
+
+        self._courier.deliver(task, delivery.id, done)
+
+    def _settle(self, message: CallbackReported) -> None:
+        reach("webhook.after_send")
+        host = self._busy.pop(message.task, None)
+        if host is not None:
+            self._active[host] -= 1
+            if not self._active[host]:
+                del self._active[host]
+        delivery = self._journal.state.deliveries.pending.get(message.task)
+        if delivery is not None:
+            now = self._journal.now()
+            event = decide_delivery(delivery, message.report, self._tries_max, now)
+            self._journal.record(event)

@@ -1,0 +1,58 @@
+"""Decide: deliver a callback again, back off, or give up.
+
+A delivery has one id for its whole life, so that a receiver can tell a repeat. The delay before
+try n+1 is 1 s × 4^(n-1), at most an hour; a receiver's `Retry-After` lengthens it. A receiver
+that answers 410 and an address that may not be called are given up at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.domain import events as e
+
+BASE_DELAY_S = 1.0
+DELAY_MAX_S = 3600.0
+
+
+class DeliveryReport(NamedTuple):
+    """What came of one try."""
+
+    ok: bool
+    status: int = 0
+    error: str = ""
+    retry_after_s: float | None = None
+    final: bool = False
+
+
+class Delivery:
+    """A callback that is owed to somebody."""
+
+    __slots__ = ("agent", "due_at", "id", "task", "tries")
+
+    def __init__(self, delivery_id: str, task: str, agent: str, due_at: int) -> None:
+        """Owe it from `due_at` on."""
+        self.id = delivery_id
+        self.task = task
+        self.agent = agent
+        self.due_at = due_at
+        self.tries = 0
+
+
+def delay_s(tries: int) -> float:
+    """Give the pause after the `tries`-th try."""
+    return float(min(BASE_DELAY_S * 4.0 ** min(tries - 1, 10), DELAY_MAX_S))
+
+
+def decide_delivery(
+    delivery: Delivery, report: DeliveryReport, tries_max: int, now: int
+) -> e.DeliverySucceeded | e.DeliveryFailed | e.DeliveryAbandoned:
+    """Turn the report of one try into a fact."""
+    number = delivery.tries + 1
+    head = (delivery.task, delivery.agent, delivery.id, number, report.status)
+    if report.ok:
+        return e.DeliverySucceeded(*head)
+    if report.final or number >= tries_max:
+        return e.DeliveryAbandoned(*head, report.error)
+    pause = max(delay_s(number), min(report.retry_after_s or 0.0, DELAY_MAX_S))
+    return e.DeliveryFailed(*head, report.error, now + int(pause * 1_000_000))

@@ -1,0 +1,308 @@
+"""The task: its states, the table of legal moves, and the fold.
+
+`evolve` is total and deterministic: it accepts every event that was ever written and never looks
+at a clock. It changes the task in place, because a million of them are folded at every start;
+nobody but a projection may call it. Deciding (which may refuse) is left to admission, dispatch
+and attempts. docs/state_machine.md draws `MOVES`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rota.domain import events as e
+from rota.domain.commands import PULL, PUSH_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TaskState(StrEnum):
+    """Where a task is."""
+
+    BLOCKED = "blocked"
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    ASSIGNED = "assigned"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+BLOCKED, SCHEDULED, READY = TaskState.BLOCKED, TaskState.SCHEDULED, TaskState.READY
+ASSIGNED, RUNNING = TaskState.ASSIGNED, TaskState.RUNNING
+SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
+CANCELLED, REJECTED = TaskState.CANCELLED, TaskState.REJECTED
+
+TERMINAL = frozenset({SUCCEEDED, FAILED, CANCELLED, REJECTED})
+WAITING = frozenset({BLOCKED, SCHEDULED, READY})
+IN_FLIGHT = frozenset({ASSIGNED, RUNNING})
+
+MOVES: dict[TaskState | None, dict[str, TaskState]] = {
+    None: {"task_submitted": READY, "task_rejected": REJECTED},
+    BLOCKED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
+    SCHEDULED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
+    READY: {"task_assigned": ASSIGNED, "task_cancelled": CANCELLED, "task_expired": FAILED},
+    ASSIGNED: {
+        "task_started": RUNNING,
+        "task_succeeded": SUCCEEDED,
+        "task_failed": FAILED,
+        "task_cancelled": CANCELLED,
+        "attempt_interrupted": READY,
+    },
+    RUNNING: {
+        "task_succeeded": SUCCEEDED,
+        "task_failed": FAILED,
+        "task_cancelled": CANCELLED,
+        "attempt_interrupted": READY,
+    },
+    SUCCEEDED: {},
+    FAILED: {},
+    CANCELLED: {},
+    REJECTED: {},
+}
+"""The legal moves: from a state, by an event, to a state."""
+
+ORDERLY = "shutdown"
+"""The reason of an interruption that the task cannot have caused."""
+
+Lane = tuple[str, str]
+"""Tasks of one agent that are held back by the same limits: (executor, action)."""
+
+
+class Task:
+    """One task as the log tells it.
+
+    `entry` is the backlog's mark (the seq of its entry in the queue, 0 when it does not wait)
+    and `holds` the slots' (it holds a slot); they make leaving a queue and freeing a slot
+    happen exactly once.
+    """
+
+    __slots__ = (
+        "action",
+        "agent",
+        "assigned_at",
+        "attempt",
+        "by",
+        "callback",
+        "created_at",
+        "created_seq",
+        "deadline",
+        "dialect",
+        "entry",
+        "error",
+        "error_code",
+        "error_details",
+        "executor",
+        "finished_at",
+        "holds",
+        "id",
+        "interruptions",
+        "on_interrupt",
+        "params",
+        "position",
+        "priority",
+        "ready_at",
+        "ref",
+        "result",
+        "started_at",
+        "state",
+        "tab",
+        "timeout_ms",
+        "token",
+    )
+
+    id: str
+    agent: str
+    action: str
+    executor: str
+    params: dict[str, Any] | None
+    priority: int
+    dialect: str
+    tab: str | None
+    ref: str | None
+    callback: str | None
+    deadline: int | None
+    timeout_ms: int | None
+    on_interrupt: str | None
+    position: int
+    by: str
+    state: TaskState
+    created_at: int
+    created_seq: int
+    ready_at: int
+    entry: int
+    holds: bool
+    attempt: int
+    token: int
+    assigned_at: int
+    started_at: int
+    finished_at: int
+    result: Any
+    error: str | None
+    error_code: str | None
+    error_details: dict[str, Any] | None
+    interruptions: int
+
+    @property
+    def lane(self) -> Lane:
+        """Name the lane this task waits in."""
+        return (self.executor, self.action)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing can change it any more."""
+        return self.state in TERMINAL
+
+    def to_row(self) -> list[Any]:
+        """Give all fields in the order of `ROW`, for a snapshot."""
+        return [getattr(self, name) for name in ROW]
+
+    @classmethod
+    def from_row(cls, row: list[Any]) -> Task:
+        """Build the task that `to_row` wrote."""
+        task = cls.__new__(cls)
+        for name, value in zip(ROW, row, strict=True):
+            setattr(task, name, value)
+        task.state = TaskState(task.state)
+        return task
+
+
+ROW = tuple(Task.__slots__)
+
+
+@lru_cache(maxsize=4096)
+def limits_of(lane: Lane) -> tuple[str, ...]:
+    """Name the limits, besides the global one and the agent's, that hold a lane back."""
+    executor, action = lane
+    if executor == PULL:
+        return (f"type:{action}",)
+    return (PUSH_LIMIT, f"type:{action}")
+
+
+def is_legal(state: TaskState | None, kind: str) -> bool:
+    """Whether an event of this kind may follow in this state."""
+    return kind in MOVES[state]
+
+
+def born(record: e.Record) -> Task:
+    """Make the task that a `TaskSubmitted` or `TaskRejected` tells of."""
+    event = record.event
+    assert isinstance(event, e.TaskSubmitted | e.TaskRejected)
+    task = Task.__new__(Task)
+    task.id = event.task
+    task.agent = event.agent
+    task.action = event.action
+    task.params = event.params
+    task.priority = event.priority
+    task.dialect = event.dialect
+    task.tab = event.tab
+    task.ref = event.ref
+    task.callback = event.callback
+    task.deadline = event.deadline
+    task.by = record.by
+    task.created_at = task.ready_at = record.at
+    task.created_seq = record.seq
+    task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
+    task.interruptions = 0
+    task.holds = False
+    task.result = task.error_details = None
+    if type(event) is e.TaskSubmitted:
+        task.executor = event.executor
+        task.position = event.position
+        task.timeout_ms = event.timeout_ms
+        task.on_interrupt = event.on_interrupt
+        task.state = READY
+        task.error = task.error_code = None
+        task.finished_at = 0
+    else:
+        assert isinstance(event, e.TaskRejected)
+        task.executor = PULL
+        task.position = 0
+        task.timeout_ms = task.on_interrupt = None
+        task.state = REJECTED
+        task.error, task.error_code = event.error, event.code
+        task.finished_at = record.at
+    return task
+
+
+def _assigned(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.TaskAssigned)
+    task.state = ASSIGNED
+    task.attempt = event.attempt
+    task.token = record.seq
+    task.assigned_at = record.at
+
+
+def _started(task: Task, record: e.Record) -> None:
+    task.state = RUNNING
+    task.started_at = task.started_at or record.at
+
+
+def _succeeded(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.TaskSucceeded)
+    task.state = SUCCEEDED
+    task.finished_at = record.at
+    task.result = event.result
+
+
+def _failed(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.TaskFailed)
+    task.state = FAILED
+    task.finished_at = record.at
+    task.error, task.error_code, task.error_details = event.error, event.code, event.details
+
+
+def _expired(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.TaskExpired)
+    task.state = FAILED
+    task.finished_at = record.at
+    task.error, task.error_code = event.error, f"{event.clock}_exceeded"
+
+
+def _cancelled(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.TaskCancelled)
+    task.state = CANCELLED
+    task.finished_at = record.at
+    if event.reason:
+        task.error, task.error_code = event.reason, "cancelled"
+
+
+def _interrupted(task: Task, record: e.Record) -> None:
+    event = record.event
+    assert isinstance(event, e.AttemptInterrupted)
+    task.state = READY
+    task.ready_at = record.at
+    task.attempt -= 1
+    if event.reason != ORDERLY:
+        task.interruptions += 1
+
+
+_FOLDS: dict[type[Any], Callable[[Task, e.Record], None]] = {
+    e.TaskAssigned: _assigned,
+    e.TaskStarted: _started,
+    e.TaskSucceeded: _succeeded,
+    e.TaskFailed: _failed,
+    e.TaskExpired: _expired,
+    e.TaskCancelled: _cancelled,
+    e.AttemptInterrupted: _interrupted,
+}
+
+TASK_EVENTS: tuple[type[Any], ...] = (e.TaskSubmitted, e.TaskRejected, *_FOLDS)
+"""The events that make or change a task."""
+
+
+def evolve(task: Task, record: e.Record) -> None:
+    """Fold one event into the task; events that say nothing of its state leave it as it is."""
+    fold = _FOLDS.get(type(record.event))
+    if fold is not None:
+        fold(task, record)

@@ -1,0 +1,119 @@
+"""Records to bytes and back, with versions.
+
+The body is one JSON object `{seq, at, kind, v, task?, agent?, by?, cause?, data}`. `task` and
+`agent` are lifted out of the event; absent and None fields are left out. A body of an old version
+goes through its upcasters, pure functions on the parsed object, until it is of the newest; one of
+an unknown kind or a newer version is refused by name, never skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import orjson
+
+from rota.domain import events as e
+from rota.errors import LogCorrupt, LogTooNew
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_LIFTED = ("task", "agent")
+
+
+def kind_of(cls: type[Any]) -> str:
+    """Name an event class as it is named on disk: TaskSubmitted is task_submitted."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+CLASSES: dict[str, type[Any]] = {kind_of(cls): cls for cls in get_args(e.Event)}
+KINDS: dict[type[Any], str] = {cls: kind for kind, cls in CLASSES.items()}
+VERSIONS: dict[str, int] = dict.fromkeys(CLASSES, 1)
+"""The newest version of each kind; raise one here and add the upcaster from the one before."""
+
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""(kind, old version) to the function that makes the next version's body of it."""
+
+_DATA_FIELDS: dict[type[Any], tuple[tuple[int, str], ...]] = {
+    cls: tuple((i, name) for i, name in enumerate(cls._fields) if name not in _LIFTED)
+    for cls in KINDS
+}
+_HAS_TASK = {cls: "task" in cls._fields for cls in KINDS}
+_HAS_AGENT = {cls: "agent" in cls._fields for cls in KINDS}
+
+
+def encode(record: e.Record) -> bytes:
+    """Write a record as its body."""
+    event = cast("Any", record.event)
+    cls = type(event)
+    kind = KINDS[cls]
+    body: dict[str, Any] = {
+        "seq": record.seq,
+        "at": record.at,
+        "kind": kind,
+        "v": VERSIONS[kind],
+    }
+    if _HAS_TASK[cls]:
+        body["task"] = event.task
+    if _HAS_AGENT[cls]:
+        body["agent"] = event.agent
+    if record.by:
+        body["by"] = record.by
+    if record.cause:
+        body["cause"] = record.cause
+    body["data"] = {
+        name: value for i, name in _DATA_FIELDS[cls] if (value := event[i]) is not None
+    }
+    return orjson.dumps(body)
+
+
+def decode(body: bytes) -> e.Record:
+    """Read a body as a record of today's classes. Raises LogCorrupt or LogTooNew."""
+    try:
+        raw = orjson.loads(body)
+        kind = raw["kind"]
+        cls = CLASSES.get(kind)
+        if cls is None or raw["v"] != VERSIONS[kind]:
+            raw = _upcast(raw)
+            kind = raw["kind"]
+            cls = CLASSES[kind]
+        data = raw["data"]
+        if "task" in raw:
+            data["task"] = raw["task"]
+        if "agent" in raw:
+            data["agent"] = raw["agent"]
+        return e.Record(raw["seq"], raw["at"], cls(**data), raw.get("by", ""), raw.get("cause", 0))
+    except (KeyError, TypeError, ValueError) as error:
+        seq = _seq_of(body)
+        raise LogCorrupt(
+            seq,
+            f"record {seq} is not one of rota's: {error}",
+            hint="restore the data folder from a copy; `rota verify` checks one",
+        ) from error
+
+
+def task_of(event: e.Event) -> str | None:
+    """Name the task an event is about, or None."""
+    return getattr(event, "task", None)
+
+
+def _upcast(raw: dict[str, Any]) -> dict[str, Any]:
+    while True:
+        kind, version = raw["kind"], raw["v"]
+        if kind in VERSIONS and version == VERSIONS[kind]:
+            return raw
+        upcaster = UPCASTERS.get((kind, version))
+        if upcaster is None:
+            raise LogTooNew(
+                f"record {raw['seq']} is a {kind} of version {version}, which this rota "
+                "does not know",
+                hint="open the folder with the rota that wrote it, or a newer one",
+            )
+        raw = upcaster(raw)
+
+
+def _seq_of(body: bytes) -> int:
+    found = re.search(rb'"seq":(\d{1,19})', body)
+    return int(found[1]) if found else 0

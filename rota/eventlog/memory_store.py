@@ -1,0 +1,93 @@
+"""An event log in memory, for the simulator, for tests and for `what if`.
+
+It keeps the port's promises except the one it cannot: it is gone with its process.
+
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota.errors import LogUnusable
+from rota.eventlog.chain import GENESIS, extend
+from rota.eventlog.port import Head, Snapshot, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SNAPSHOTS_KEPT = 2
+
+
+class MemoryLog:
+    """A list of records with the manners of a log."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._records: list[Stored] = []
+        self._by_task: dict[str, list[int]] = {}
+        self._snapshots: list[Snapshot] = []
+        self._epoch = 0
+
+    def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
+        """Keep the records, if they continue the chain and the writer is the current one."""
+        if epoch != self._epoch:
+            msg = f"writer of epoch {epoch} refused: the log is at epoch {self._epoch}"
+            raise LogUnusable(msg)
+        head = self.head()
+        if expected_seq != head.seq:
+            msg = f"append after {expected_seq} refused: the log is at {head.seq}"
+            raise LogUnusable(msg)
+        digest = head.digest
+        for n, record in enumerate(records, start=head.seq + 1):
+            digest = extend(digest, record.body)
+            if record.seq != n or record.digest != digest:
+                msg = f"record {record.seq} does not continue the chain at {n}"
+                raise LogUnusable(msg)
+        for record in records:
+            self._records.append(record)
+            if record.task is not None:
+                self._by_task.setdefault(record.task, []).append(record.seq)
+
+    def read(self, after: int, limit: int) -> list[Stored]:
+        """Give up to `limit` records after `after`."""
+        return self._records[max(after, 0) : max(after, 0) + limit]
+
+    def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
+        """Give the records of one task."""
+        return [self._records[seq - 1] for seq in self._by_task.get(task_id, [])[:limit]]
+
+    def has_task(self, task_id: str) -> bool:
+        """Whether any record is indexed under this task."""
+        return task_id in self._by_task
+
+    def head(self) -> Head:
+        """Give the last record's seq and digest."""
+        if not self._records:
+            return Head(0, GENESIS)
+        last = self._records[-1]
+        return Head(last.seq, last.digest)
+
+    def epoch(self) -> int:
+        """Give the epoch under which appends are accepted now."""
+        return self._epoch
+
+    def claim(self) -> int:
+        """Become the writer."""
+        self._epoch += 1
+        return self._epoch
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, dropping all but the newest two."""
+        self._snapshots = sorted([*self._snapshots, snapshot], key=lambda s: -s.seq)
+        del self._snapshots[_SNAPSHOTS_KEPT:]
+
+    def load_snapshots(self) -> list[Snapshot]:
+        """Give the snapshots, newest first."""
+        return list(self._snapshots)
+
+    def reopen(self) -> Head:
+        """Nothing to open: memory always accepts."""
+        return self.head()
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,89 @@
+"""What an event log is, whoever implements it.
+
+A log is append-only, numbered from 1 without gaps, and hash-chained. `append` returns only when
+the records are durable, and all of them are or none is. Reads give only what is durable, and
+verify the digest of what they give. tests/support/eventlog_suite.py holds every implementation
+to this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FORMAT_VERSION = 1
+
+
+class Stored(NamedTuple):
+    """A record as it lies in the log; `task` is what it is indexed under."""
+
+    seq: int
+    digest: bytes
+    body: bytes
+    task: str | None = None
+
+
+class Head(NamedTuple):
+    """The last durable record."""
+
+    seq: int
+    digest: bytes
+
+
+class Snapshot(NamedTuple):
+    """The state after `seq`, as bytes; a cache that may be deleted at any time."""
+
+    seq: int
+    digest: bytes
+    version: int
+    blob: bytes
+
+
+class EventLog(Protocol):
+    """An append-only, chained, durable sequence of records."""
+
+    def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
+        """Make the records durable after `expected_seq`, under the writer's `epoch`."""
+        ...
+
+    def read(self, after: int, limit: int) -> list[Stored]:
+        """Give up to `limit` verified records after `after`. Raises LogCorrupt."""
+        ...
+
+    def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
+        """Give the verified records of one task, oldest first. Raises LogCorrupt."""
+        ...
+
+    def has_task(self, task_id: str) -> bool:
+        """Whether any record is indexed under this task."""
+        ...
+
+    def head(self) -> Head:
+        """Give the last durable record's seq and digest."""
+        ...
+
+    def epoch(self) -> int:
+        """Give the epoch under which appends are accepted now."""
+        ...
+
+    def claim(self) -> int:
+        """Become the writer: raise the epoch, so that an older writer is refused."""
+        ...
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, dropping all but the newest two."""
+        ...
+
+    def load_snapshots(self) -> list[Snapshot]:
+        """Give the snapshots, newest first; damaged ones are left out."""
+        ...
+
+    def reopen(self) -> Head:
+        """After a failed append: open anew, check that writing works, give the head."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the log."""
+        ...

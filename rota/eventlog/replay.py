@@ -1,0 +1,49 @@
+"""Reading a log from one place to another, verified and decoded.
+
+`replay` pages through the log in short reads, so that no long transaction pins old pages, and
+yields records of today's classes. `stop` may be a seq or a moment. Progress is reported by a
+callback; who draws the bar is the caller's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota.eventlog.codec import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rota.domain.events import Record
+    from rota.eventlog.port import EventLog, Stored
+
+PAGE_RECORDS = 2000
+
+
+def stored(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[Stored]:
+    """Give the verified records after `after`, up to and with `until_seq`."""
+    while until_seq is None or after < until_seq:
+        limit = PAGE_RECORDS if until_seq is None else min(PAGE_RECORDS, until_seq - after)
+        page = log.read(after, limit)
+        if not page:
+            return
+        yield from page
+        after = page[-1].seq
+
+
+def replay(
+    log: EventLog,
+    after: int = 0,
+    *,
+    until_seq: int | None = None,
+    until_at: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Record]:
+    """Give the decoded records after `after`, up to a seq or a moment."""
+    for item in stored(log, after, until_seq):
+        record = decode(item.body)
+        if until_at is not None and record.at > until_at:
+            return
+        yield record
+        if progress is not None and item.seq % PAGE_RECORDS == 0:
+            progress(item.seq)

@@ -1,0 +1,45 @@
+"""Actions that run inside the server: `echo`, `sleep` and `fail`.
+
+They make a fresh server do something at once, and are what tests and benchmarks run. `echo`
+gives its params back, `sleep` waits `ms` and says so, `fail` fails with `message`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from rota.domain.commands import Outcome
+
+if TYPE_CHECKING:
+    from rota.executors.port import Attempt
+
+SLEEP_MS_MAX = 3_600_000
+
+
+class BuiltinExecutor:
+    """Runs the builtin actions."""
+
+    def run_now(self, attempt: Attempt) -> Outcome | None:
+        """Give the outcome at once, for the actions that need no waiting."""
+        if attempt.action == "echo":
+            return Outcome(ok=True, result={"echo": attempt.params})
+        if attempt.action == "fail":
+            message = str(attempt.params.get("message", "failed as asked"))[:2000]
+            return Outcome(ok=False, code="asked_to_fail", error=message)
+        if attempt.action == "sleep":
+            return None
+        error = f"there is no builtin action {attempt.action!r}"
+        return Outcome(ok=False, code="unknown_action", error=error)
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """Sleep."""
+        ms = attempt.params.get("ms", 0)
+        if not isinstance(ms, int | float) or isinstance(ms, bool) or not 0 <= ms <= SLEEP_MS_MAX:
+            error = f"params.ms must be a number from 0 to {SLEEP_MS_MAX}"
+            return Outcome(ok=False, code="bad_params", error=error)
+        await asyncio.sleep(ms / 1000)
+        return Outcome(ok=True, result={"sleptMs": ms})
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

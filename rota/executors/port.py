@@ -1,0 +1,51 @@
+"""What it takes to execute an attempt.
+
+An `Executor` is one way to run an attempt: an async function from an attempt to an outcome. It
+may be cancelled at any await; it never raises for what the task did, it returns an outcome. An
+`AttemptRunner` starts attempts on executors and gives back the means to abort them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.domain.commands import Outcome
+
+    Abort = Callable[[str], None]
+
+
+class Attempt(NamedTuple):
+    """One execution of one task."""
+
+    task: str
+    agent: str
+    number: int
+    token: int
+    executor: str
+    action: str
+    params: dict[str, Any]
+    tab: str | None = None
+    ref: str | None = None
+
+
+class Executor(Protocol):
+    """One way to run an attempt."""
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """Execute; return what became of it."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class AttemptRunner(Protocol):
+    """Starts attempts."""
+
+    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Abort:
+        """Start the attempt; call `ended` once, later, unless it is aborted first."""
+        ...

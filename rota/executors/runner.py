@@ -1,0 +1,87 @@
+"""Runs attempts on the event loop.
+
+One asyncio task for each attempt; aborting it cancels that task, which closes whatever connection
+it has open. An executor that raises has a bug: the attempt fails with its name, nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from rota.domain.commands import Outcome
+from rota.executors.builtin import BuiltinExecutor
+from rota.executors.http import HttpExecutor
+from rota.executors.tab import TabExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rota.config import Settings
+    from rota.executors.port import Abort, Attempt, Executor
+
+logger = logging.getLogger("rota.executors")
+
+KINDS: dict[str, type[HttpExecutor]] = {"http": HttpExecutor, "tab": TabExecutor}
+
+
+def build_executors(settings: Settings) -> dict[str, Executor]:
+    """Make the executors that a configuration names."""
+    made: dict[str, Executor] = {
+        name: KINDS[e.kind](e.url, e.headers) for name, e in settings.executors.items()
+    }
+    return made
+
+
+class AsyncRunner:
+    """An `AttemptRunner` on asyncio."""
+
+    def __init__(self, executors: Mapping[str, Executor]) -> None:
+        """Run attempts on these executors, and on the builtin one."""
+        self._builtin = BuiltinExecutor()
+        self._executors: dict[str, Executor] = {"builtin": self._builtin, **executors}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Abort:
+        """Start the attempt; builtin actions that need no waiting end at once."""
+        if attempt.executor == "builtin":
+            outcome = self._builtin.run_now(attempt)
+            if outcome is not None:
+                ended(outcome)
+                return _nothing_to_abort
+        task = asyncio.get_running_loop().create_task(self._run(attempt, ended))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return lambda reason: _cancel(task, reason)
+
+    async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> None:
+        executor = self._executors.get(attempt.executor)
+        if executor is None:
+            error = f"executor {attempt.executor!r} is not configured"
+            ended(Outcome(ok=False, code="no_executor", error=error))
+            return
+        try:
+            outcome = await executor.run(attempt)
+        except Exception as error:
+            logger.exception("executor %s raised", attempt.executor)
+            text = f"executor raised {type(error).__name__}"
+            outcome = Outcome(ok=False, code="executor_fault", error=text)
+        ended(outcome)
+
+    async def close(self) -> None:
+        """Abort what runs, and close the executors."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for executor in self._executors.values():
+            await executor.close()
+
+
+def _cancel(task: asyncio.Task[None], reason: str) -> None:
+    task.cancel(reason)
+
+
+def _nothing_to_abort(reason: str) -> None:
+    """Do nothing: the attempt has already ended."""
+    del reason

@@ -1,0 +1,75 @@
+"""The callbacks that are owed, and how many were delivered or given up.
+
+A delivery comes into being with the terminal event of a task that has a callback, so none can be
+lost between the two. Its id is made from that event's seq: the same in every replay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.delivery import Delivery
+from rota.domain.task import TERMINAL
+
+if TYPE_CHECKING:
+    from rota.domain.events import DeliveryFailed, Record
+    from rota.projections.tasks import Tasks
+
+
+class Deliveries:
+    """The callbacks in the making, by task."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        """Start with none owed; `tasks` is folded before this."""
+        self._tasks = tasks
+        self.pending: dict[str, Delivery] = {}
+        self.delivered = 0
+        self.abandoned = 0
+        self.failed_tries = 0
+
+    def on_ended(self, record: Record) -> None:
+        """Owe a callback for a task that ended and has one."""
+        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is None or not task.callback or task.state not in TERMINAL:
+            return
+        if task.finished_at == record.at and task.id not in self.pending:
+            delivery_id = f"dlv_{record.seq}_{task.id}"
+            self.pending[task.id] = Delivery(delivery_id, task.id, task.agent, record.at)
+
+    def on_succeeded(self, record: Record) -> None:
+        """Close a delivery."""
+        self.pending.pop(record.event.task, None)  # type: ignore[union-attr]
+        self.delivered += 1
+
+    def on_abandoned(self, record: Record) -> None:
+        """Close a delivery that was given up."""
+        self.pending.pop(record.event.task, None)  # type: ignore[union-attr]
+        self.abandoned += 1
+
+    def on_failed(self, record: Record) -> None:
+        """Count a failed try, and note when the next is due."""
+        event: DeliveryFailed = record.event  # type: ignore[assignment]
+        self.failed_tries += 1
+        delivery = self.pending.get(event.task)
+        if delivery is not None:
+            delivery.tries = event.number
+            delivery.due_at = event.next_at
+
+    def dump(self) -> dict[str, Any]:
+        """Give everything for a snapshot."""
+        rows = [[d.id, d.task, d.agent, d.due_at, d.tries] for d in self.pending.values()]
+        return {
+            "pending": rows,
+            "delivered": self.delivered,
+            "abandoned": self.abandoned,
+            "failedTries": self.failed_tries,
+        }
+
+    def load(self, data: dict[str, Any]) -> None:
+        """Take over what `dump` gave."""
+        for delivery_id, task, agent, due_at, tries in data["pending"]:
+            delivery = self.pending[task] = Delivery(delivery_id, task, agent, due_at)
+            delivery.tries = tries
+        self.delivered = data["delivered"]
+        self.abandoned = data["abandoned"]
+        self.failed_tries = data["failedTries"]

@@ -1,0 +1,77 @@
+"""The slots: how many tasks are in flight, in all, per agent and per named limit.
+
+Owns each task's `holds` mark: a slot is taken once and freed once, whatever events come and in
+whatever order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota.domain.task import limits_of
+
+if TYPE_CHECKING:
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+    from rota.projections.tasks import Tasks
+
+
+class Slots:
+    """The slots that are taken."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        """Start with none taken; `tasks` is folded before this."""
+        self._tasks = tasks
+        self.total = 0
+        self._agents: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
+
+    def of_agent(self, agent: str) -> int:
+        """Count the agent's tasks in flight."""
+        return self._agents.get(agent, 0)
+
+    def of_limit(self, limit: str) -> int:
+        """Count the tasks in flight under a named limit."""
+        return self._limits.get(limit, 0)
+
+    def by_agent(self) -> dict[str, int]:
+        """Count the tasks in flight of every agent that has any."""
+        return dict(self._agents)
+
+    def on_taken(self, record: Record) -> None:
+        """Take a slot for an assigned task."""
+        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is not None and not task.holds:
+            self._take(task)
+
+    def on_freed(self, record: Record) -> None:
+        """Free the slot of a task that ended, or went back to its queue."""
+        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is None or not task.holds:
+            return
+        task.holds = False
+        self.total -= 1
+        _lower(self._agents, task.agent)
+        for limit in limits_of(task.lane):
+            _lower(self._limits, limit)
+
+    def _take(self, task: Task) -> None:
+        task.holds = True
+        self.total += 1
+        self._agents[task.agent] = self._agents.get(task.agent, 0) + 1
+        for limit in limits_of(task.lane):
+            self._limits[limit] = self._limits.get(limit, 0) + 1
+
+    def load(self) -> None:
+        """Count anew from the tasks of a snapshot."""
+        for task in self._tasks:
+            if task.holds:
+                self._take(task)
+
+
+def _lower(counts: dict[str, int], key: str) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

@@ -1,0 +1,151 @@
+"""The counters: global and per agent, for all time and since the last start.
+
+`avgDispatchLatencyMs` runs from queue entry to dispatch; execution time is its own figure. Agents
+are counted one by one up to `AGENTS_MAX`; what comes after is counted in the totals only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.task import WAITING
+
+if TYPE_CHECKING:
+    from rota.domain import events as e
+    from rota.domain.events import Record
+    from rota.projections.tasks import Tasks
+
+AGENTS_MAX = 100_000
+
+COUNTERS = (
+    "submitted",
+    "completed",
+    "failed",
+    "cancelled",
+    "rejected",
+    "expired",
+    "dispatched",
+    "dispatch_wait_us",
+    "executed",
+    "execution_us",
+    "interrupted",
+    "refused",
+)
+PER_AGENT = ("submitted", "completed", "failed", "cancelled", "rejected")
+
+
+class Stats:
+    """Counts of everything that happened to tasks."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        """Start at zero; `tasks` is folded before this."""
+        self._tasks = tasks
+        self.totals = dict.fromkeys(COUNTERS, 0)
+        self.at_start = dict.fromkeys(COUNTERS, 0)
+        self.agents: dict[str, dict[str, int]] = {}
+        self.agents_at_start: dict[str, dict[str, int]] = {}
+
+    def on_server_started(self, record: Record) -> None:
+        """Count `since start` from here."""
+        del record
+        self.at_start = dict(self.totals)
+        self.agents_at_start = {agent: dict(counts) for agent, counts in self.agents.items()}
+
+    def on_submitted(self, record: Record) -> None:
+        """Count an accepted task."""
+        self._count("submitted", record)
+
+    def on_rejected(self, record: Record) -> None:
+        """Count a rejected task."""
+        self._count("rejected", record)
+
+    def on_assigned(self, record: Record) -> None:
+        """Count a dispatch and what it waited."""
+        totals = self.totals
+        totals["dispatched"] += 1
+        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is not None:
+            totals["dispatch_wait_us"] += record.at - task.ready_at
+
+    def on_succeeded(self, record: Record) -> None:
+        """Count a success."""
+        self._count("completed", record)
+        self._executed(record)
+
+    def on_failed(self, record: Record) -> None:
+        """Count a failure."""
+        self._count("failed", record)
+        self._executed(record)
+
+    def on_expired(self, record: Record) -> None:
+        """Count a task that waited too long: expired, and failed."""
+        self.totals["expired"] += 1
+        self._count("failed", record)
+
+    def on_cancelled(self, record: Record) -> None:
+        """Count a cancellation."""
+        self._count("cancelled", record)
+        event: e.TaskCancelled = record.event  # type: ignore[assignment]
+        if event.was not in WAITING:
+            self._executed(record)
+
+    def on_interrupted(self, record: Record) -> None:
+        """Count an attempt that the server's end cut off."""
+        del record
+        self.totals["interrupted"] += 1
+
+    def on_refused(self, record: Record) -> None:
+        """Count a result that came too late."""
+        del record
+        self.totals["refused"] += 1
+
+    def _executed(self, record: Record) -> None:
+        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is not None and task.started_at:
+            self.totals["executed"] += 1
+            self.totals["execution_us"] += record.at - task.started_at
+
+    def _count(self, name: str, record: Record) -> None:
+        self.totals[name] += 1
+        agent: str = record.event.agent  # type: ignore[union-attr]
+        counts = self.agents.get(agent)
+        if counts is None:
+            if len(self.agents) >= AGENTS_MAX:
+                return
+            counts = self.agents[agent] = dict.fromkeys(PER_AGENT, 0)
+        counts[name] += 1
+
+    def since_start(self) -> dict[str, int]:
+        """Give the counters since the server started."""
+        return {name: value - self.at_start[name] for name, value in self.totals.items()}
+
+    def agents_since_start(self) -> dict[str, dict[str, int]]:
+        """Give the counters of each agent that did anything since the server started."""
+        none = dict.fromkeys(PER_AGENT, 0)
+        found = {}
+        for agent, counts in self.agents.items():
+            before = self.agents_at_start.get(agent, none)
+            if counts != before:
+                found[agent] = {name: counts[name] - before[name] for name in PER_AGENT}
+        return found
+
+    def dump(self) -> dict[str, Any]:
+        """Give everything for a snapshot."""
+        return {
+            "totals": self.totals,
+            "atStart": self.at_start,
+            "agents": self.agents,
+            "agentsAtStart": self.agents_at_start,
+        }
+
+    def load(self, data: dict[str, Any]) -> None:
+        """Take over what `dump` gave."""
+        self.totals = data["totals"]
+        self.at_start = data["atStart"]
+        self.agents = data["agents"]
+        self.agents_at_start = data["agentsAtStart"]
+
+
+def average_ms(total_us: int, count: int) -> float:
+    """Give the average in milliseconds; 0.0 of nothing."""
+    return round(total_us / count / 1000, 3) if count else 0.0

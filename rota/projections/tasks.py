@@ -1,0 +1,81 @@
+"""Tasks by id: everything that has not ended, and what ended within the retention.
+
+Retention is part of the fold: each record's own time decides which ended tasks leave memory, so
+a replay forgets exactly what the live server forgot. What has left is still in the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rota.domain.task import TERMINAL, Task, born, evolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rota.domain.events import Record
+
+US_PER_S = 1_000_000
+
+
+class Tasks:
+    """The tasks in memory, in order of submission."""
+
+    def __init__(self) -> None:
+        """Start empty, with the document's five minutes of retention."""
+        self.by_id: dict[str, Task] = {}
+        self.ttl_us = 300 * US_PER_S
+        self._ended: deque[Task] = deque()
+        self.before_change: Callable[[Task], None] | None = None
+
+    def get(self, task_id: str) -> Task | None:
+        """Give the task, if it is in memory."""
+        return self.by_id.get(task_id)
+
+    def __len__(self) -> int:
+        """Count the tasks in memory."""
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Task]:
+        """Go through them in order of submission."""
+        return iter(self.by_id.values())
+
+    def is_kept(self, task: Task, now: int) -> bool:
+        """Whether a task is still within its retention."""
+        return task.state not in TERMINAL or task.finished_at + self.ttl_us > now
+
+    def on_born(self, record: Record) -> None:
+        """Add a submitted or rejected task."""
+        task = born(record)
+        self.by_id[task.id] = task
+        if task.finished_at:
+            self._ended.append(task)
+
+    def on_changed(self, record: Record) -> None:
+        """Fold an event into its task (one that has left memory is left alone)."""
+        task = self.by_id.get(record.event.task)  # type: ignore[union-attr]
+        if task is None:
+            return
+        if self.before_change is not None:
+            self.before_change(task)
+        was_terminal = task.state in TERMINAL
+        evolve(task, record)
+        if not was_terminal and task.state in TERMINAL:
+            self._ended.append(task)
+
+    def forget(self, now: int) -> None:
+        """Drop what ended longer ago than the retention."""
+        ended = self._ended
+        oldest = now - self.ttl_us
+        while ended and ended[0].finished_at <= oldest:
+            task = ended.popleft()
+            if self.before_change is not None:
+                self.before_change(task)
+            del self.by_id[task.id]
+
+    def load(self, tasks: list[Task]) -> None:
+        """Take over the tasks of a snapshot, in their order."""
+        self.by_id = {task.id: task for task in tasks}
+        ended = [task for task in tasks if task.state in TERMINAL]
+        self._ended = deque(sorted(ended, key=lambda task: task.finished_at))
