@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import io
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rota.executors.guard import CallbackGuard
 
 ANSWER_BYTES_MAX = 4096
+ANSWER_READ_MAX_S = 1.0
 ERROR_CHARS_MAX = 300
 RETRY_AFTER_MAX_S = 3600.0
 _DIGITS_MAX = 9
@@ -129,7 +130,10 @@ class PinnedConnector(aiohttp.TCPConnector):
         self._checked = frozenset(plain_address(address) for address in addresses)
 
     async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the interface has it
     ) -> Connection:
         """Connect, and look who is at the other end before anything is sent."""
         connection = await super().connect(req, traces, timeout)
@@ -315,8 +319,10 @@ def _session(addresses: Sequence[str]) -> aiohttp.ClientSession:
 async def _drain(response: aiohttp.ClientResponse) -> None:
     """Read a little of the answer, so that a polite receiver is not cut off while it writes."""
     left = ANSWER_BYTES_MAX
-    while left > 0 and (chunk := await response.content.read(left)):
-        left -= len(chunk)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ANSWER_READ_MAX_S):
+            while left > 0 and (chunk := await response.content.read(left)):
+                left -= len(chunk)
 
 
 def _safe(text: str) -> str:

@@ -505,7 +505,7 @@ def test_broken_chunk_after_a_good_status_is_still_success() -> None:
 
     async def run() -> None:
         async with receiving(broken) as receiver:
-            assert (await deliver(receiver.url())).ok
+            assert (await deliver(receiver.url(), timeout_s=0.2)).ok
 
     asyncio.run(run())
 

@@ -1,0 +1,213 @@
+"""PinchTab's own paths, words and shapes.
+
+Submissions without priority are of priority 0 and get a deadline a minute away; `queued` is
+anything that waits. Errors leave out what is empty. Callbacks carry the task's snapshot and
+PinchTab's headers. Everything else is the native core.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rota.actors.messages import Admitted, Refused
+from rota.clock import rfc3339
+from rota.config import LIST_ROWS_MAX, PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
+from rota.domain.task import TaskState
+from rota.errors import InvalidRequest, QueueFull
+from rota.http import views
+from rota.http.models import PinchTabBatch, PinchTabBody
+from rota.http.submissions import command_from
+from rota.http.tables import list_tasks
+from rota.projections.stats import average_ms
+
+if TYPE_CHECKING:
+    from rota.domain.commands import Limits, SubmitTask
+    from rota.domain.task import Task
+    from rota.errors import RotaError
+    from rota.http.app import Call
+
+NAME = "pinchtab"
+
+STATES = {
+    TaskState.BLOCKED: "queued",
+    TaskState.SCHEDULED: "queued",
+    TaskState.READY: "queued",
+    TaskState.ASSIGNED: "assigned",
+    TaskState.RUNNING: "running",
+    TaskState.SUCCEEDED: "done",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELLED: "cancelled",
+    TaskState.REJECTED: "rejected",
+}
+NATIVE = {
+    word: frozenset(s for s, w in STATES.items() if w == word) for word in set(STATES.values())
+}
+
+
+def view(task: Task) -> dict[str, Any]:
+    """Show a task as PinchTab does."""
+    shown: dict[str, Any] = {
+        "taskId": task.id,
+        "agentId": task.agent,
+        "action": task.action,
+        "priority": task.priority,
+        "state": STATES[task.state],
+    }
+    views.add_common(shown, task)
+    if task.error is not None:
+        shown["error"] = task.error
+    return shown
+
+
+def problem(error: RotaError, request_id: str) -> dict[str, Any]:
+    """Show an error as PinchTab does: what is empty is left out."""
+    del request_id
+    body: dict[str, Any] = {"code": error.code, "error": str(error)}
+    if error.retryable:
+        body["retryable"] = True
+    if error.details:
+        body["details"] = error.details
+    return body
+
+
+def callback(task: Task) -> tuple[dict[str, str], bytes]:
+    """Give the headers and the body of a task's callback."""
+    headers = {"X-PinchTab-Event": "task.completed", "X-PinchTab-Task-ID": task.id}
+    return headers, orjson.dumps(view(task))
+
+
+def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: int) -> SubmitTask:
+    command = command_from(call, body, agent, NAME, callback_url, now)
+    if command.deadline is None:
+        command = command._replace(deadline=now + PINCHTAB_DEADLINE_S * 1_000_000)
+    return command
+
+
+def queue_full(refused: Refused) -> QueueFull:
+    """Make the 429 of a refused submission."""
+    return QueueFull(refused.error, code=refused.code, details=refused.details)
+
+
+async def submit(call: Call) -> Any:
+    """POST /tasks."""
+    body = await call.body(PinchTabBody)
+    await call.check_callback(body.callbackUrl)
+    command = _command(call, body, body.agentId, body.callbackUrl, call.now())
+    (answer,) = await call.bridge.submit((command,))
+    if isinstance(answer, Refused):
+        raise queue_full(answer)
+    return call.json(
+        {
+            "taskId": answer.task,
+            "state": "queued",
+            "position": answer.position,
+            "createdAt": rfc3339(answer.created_at),
+        },
+        status=202,
+    )
+
+
+async def submit_batch(call: Call) -> Any:
+    """POST /tasks/batch: each task is admitted or rejected on its own."""
+    raw = await call.parsed()
+    tasks = raw.get("tasks") if isinstance(raw, dict) else None
+    if isinstance(tasks, list) and len(tasks) > PINCHTAB_BATCH_MAX:
+        msg = f"batch has {len(tasks)} tasks; at most {PINCHTAB_BATCH_MAX} are allowed"
+        details = {"tasks": len(tasks), "max": PINCHTAB_BATCH_MAX}
+        raise InvalidRequest(msg, code="batch_too_large", details=details)
+    body = call.validate(PinchTabBatch, raw)
+    await call.check_callback(body.callbackUrl)
+    now = call.now()
+    commands = tuple(
+        _command(call, item, body.agentId, body.callbackUrl, now) for item in body.tasks
+    )
+    answers = await call.bridge.submit(commands)
+    return call.json(
+        {
+            "tasks": [_item(answer) for answer in answers],
+            "submitted": sum(isinstance(answer, Admitted) for answer in answers),
+        },
+        status=202,
+    )
+
+
+def _item(answer: Admitted | Refused) -> dict[str, Any]:
+    if isinstance(answer, Admitted):
+        return {"taskId": answer.task, "state": "queued", "position": answer.position}
+    return {
+        "taskId": answer.task,
+        "state": "rejected",
+        "code": answer.code,
+        "error": answer.error,
+    }
+
+
+async def list_all(call: Call) -> Any:
+    """GET /tasks."""
+    tasks, cursor = await list_tasks(call, NATIVE, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
+    body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
+    body["count"] = len(tasks)
+    if cursor is not None:
+        body["nextCursor"] = cursor
+    return call.json(await call.bridge.durable(body))
+
+
+async def get_one(call: Call) -> Any:
+    """GET /tasks/{id}."""
+    task = await call.bridge.task(call.params["id"])
+    return call.json(await call.bridge.durable(call.view(task, view)))
+
+
+async def cancel(call: Call) -> Any:
+    """POST /tasks/{id}/cancel."""
+    task_id = await call.bridge.cancel(call.params["id"], "", call.by)
+    return call.json({"status": "cancelled", "taskId": task_id})
+
+
+async def stats(call: Call) -> Any:
+    """GET /scheduler/stats: exactly the document's fields."""
+    state = call.bridge.shard.state
+    counts = state.stats.since_start()
+    body = {
+        "queue": {
+            "totalQueued": state.backlog.total,
+            "totalInflight": state.slots.total,
+            "agentCounts": state.backlog.counts(),
+        },
+        "metrics": {
+            "tasksSubmitted": counts["submitted"],
+            "tasksCompleted": counts["completed"],
+            "tasksFailed": counts["failed"],
+            "tasksCancelled": counts["cancelled"],
+            "tasksRejected": counts["rejected"],
+            "tasksExpired": counts["expired"],
+            "dispatchCount": counts["dispatched"],
+            "avgDispatchLatencyMs": average_ms(counts["dispatch_wait_us"], counts["dispatched"]),
+            "agents": state.stats.agents_since_start(),
+        },
+        "config": _config(state.control.limits),
+    }
+    return call.json(await call.bridge.durable(body))
+
+
+def _config(limits: Limits) -> dict[str, Any]:
+    return {
+        "strategy": limits.strategy,
+        "maxQueueSize": limits.queued,
+        "maxPerAgent": limits.queued_per_agent,
+        "maxInflight": limits.inflight,
+        "maxPerAgentFlight": limits.inflight_per_agent,
+        "workerCount": limits.push,
+        "resultTTL": go_duration(limits.result_ttl_s),
+    }
+
+
+def go_duration(seconds: int) -> str:
+    """Write seconds as Go writes a duration: 300 is 5m0s."""
+    minutes, s = divmod(seconds, 60)
+    hours, m = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{m}m{s}s"
+    return f"{m}m{s}s" if m else f"{s}s"

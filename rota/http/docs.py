@@ -1,0 +1,152 @@
+"""/openapi.json, generated from the models that validate, and /docs, a page that shows it.
+
+The page is one file without anything from elsewhere: it works on a machine with no network.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic.json_schema import models_json_schema
+
+from rota import __version__
+from rota.http import models
+
+if TYPE_CHECKING:
+    from rota.http.app import Call
+    from rota.http.routes import Route
+
+_REF = "#/components/schemas/{model}"
+
+
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """Write the table of routes as an OpenAPI 3.1 document."""
+    used = {model for r in routes for model in (r.body, r.answer) if model is not None}
+    used.add(models.Problem)
+    ordered = sorted(used, key=lambda model: model.__name__)
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in ordered], ref_template=_REF
+    )
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "rota",
+            "version": __version__,
+            "description": "A durable task scheduler for fleets of agents.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.get("$defs", {}),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    problem = _content(models.Problem)
+    name = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": f"{route.method.lower()}_{name.replace('.', '_')}",
+        "tags": [route.dialect or "native"],
+        "responses": {
+            str(route.status): {
+                "description": "as asked",
+                **(_content(route.answer) if route.answer else {}),
+            },
+            "4XX": {"description": "the request cannot be served as it is", **problem},
+            "503": {"description": "the log takes no writes, or the server stops", **problem},
+        },
+    }
+    parameters = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        for part in route.path.split("/")
+        if part.startswith("{")
+    ]
+    parameters += [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+        for name in route.query
+    ]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        required = any(f.is_required() for f in route.body.model_fields.values())
+        operation["requestBody"] = {"required": required, **_content(route.body)}
+    return operation
+
+
+def _content(model: type[Any]) -> dict[str, Any]:
+    ref = {"$ref": _REF.format(model=model.__name__)}
+    return {"content": {"application/json": {"schema": ref}}}
+
+
+@cache
+def _rendered() -> bytes:
+    from rota.http.routes import ROUTES  # noqa: PLC0415 - the table imports its handlers
+
+    return orjson.dumps(document(ROUTES), option=orjson.OPT_INDENT_2)
+
+
+async def openapi(call: Call) -> Any:
+    """GET /openapi.json."""
+    return call.raw(_rendered())
+
+
+async def page(call: Call) -> Any:
+    """GET /docs."""
+    answer = call.raw(_PAGE.encode(), content_type="text/html; charset=utf-8")
+    answer.headers["Content-Security-Policy"] = (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+        "connect-src 'self'"
+    )
+    return answer
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>rota API</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root{color-scheme:light dark;--line:#8884;--soft:#8881}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+h1{margin-bottom:0}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
+details{border:1px solid var(--line);border-radius:6px;margin:.5rem 0}
+summary{padding:.5rem .8rem;cursor:pointer;display:flex;gap:.8rem;align-items:baseline}
+summary b{min-width:3.5rem;font:600 12px ui-monospace,monospace}
+.GET{color:#1a7f37}.POST{color:#b35900}.DELETE{color:#c00}
+code,pre{font:13px ui-monospace,monospace}
+pre{background:var(--soft);padding:.8rem;overflow:auto;margin:0}
+.in{padding:0 .8rem .8rem}table{border-collapse:collapse;width:100%}
+td,th{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line)}
+span{opacity:.75}
+</style></head><body><h1>rota API</h1>
+<p>Generated from the models that validate. Machines read <a href="/openapi.json">openapi.json</a>.
+</p><main id="m">loading</main>
+<script>
+const el=(t,x,c)=>{const e=document.createElement(t);if(x!=null)e.textContent=x;if(c)e.className=c;
+return e};
+const kind=s=>s.$ref?s.$ref.split('/').pop():s.anyOf?s.anyOf.map(kind).join(' | ')
+:s.enum?s.enum.join(' | '):s.type==='array'?kind(s.items||{})+'[]':s.const||s.type||'any';
+fetch('/openapi.json').then(r=>r.json()).then(d=>{const m=document.getElementById('m');
+m.textContent='';const groups={};
+for(const[p,ms]of Object.entries(d.paths))for(const[v,o]of Object.entries(ms))
+(groups[o.tags[0]]??=[]).push([v.toUpperCase(),p,o]);
+for(const[g,rows]of Object.entries(groups)){m.append(el('h2',g));for(const[v,p,o]of rows){
+const D=el('details'),S=el('summary');S.append(el('b',v,v),el('code',p),el('span',o.summary));
+D.append(S);const I=el('div',null,'in');
+const schema=(title,c)=>{const s=c?.content?.['application/json']?.schema;if(!s)return;
+const def=d.components.schemas[kind(s)];I.append(el('h4',title+': '+kind(s)));if(!def)return;
+const T=el('table');for(const[n,f]of Object.entries(def.properties||{})){const R=el('tr');
+R.append(el('td',n+((def.required||[]).includes(n)?' *':'')),el('td',kind(f)),
+el('td',f.description||''));T.append(R)}I.append(T)};
+if(o.parameters){I.append(el('h4','Parameters'));
+I.append(el('code',o.parameters.map(x=>x.name+' ('+x.in+')').join(', ')))}
+schema('Body',o.requestBody);schema('Answer',Object.values(o.responses)[0]);
+D.append(I);m.append(D)}}});
+</script></body></html>
+"""

@@ -1,0 +1,92 @@
+"""Errors as HTTP answers.
+
+Natively `{code, error, retryable, details, requestId}`; a dialect may render its own. Nothing of
+the inside (paths, tracebacks, other people's input) gets into them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+
+from rota.config import JSON_DEPTH_MAX
+from rota.errors import InvalidRequest, RotaError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+RETRY_AFTER_S = {429: "1", 503: "2"}
+
+
+class HttpProblem(RotaError):
+    """A problem of HTTP itself: method, media type, path, authority."""
+
+    def __init__(self, status: int, code: str, message: str, **details: Any) -> None:
+        """Answer with `status`."""
+        super().__init__(message, code=code, details=details)
+        self.status = status
+
+
+def native_body(error: RotaError, request_id: str) -> dict[str, Any]:
+    """Show an error natively."""
+    body: dict[str, Any] = {
+        "code": error.code,
+        "error": str(error),
+        "retryable": error.retryable,
+    }
+    if error.details:
+        body["details"] = error.details
+    body["requestId"] = request_id
+    return body
+
+
+def response(error: RotaError, body: dict[str, Any]) -> web.Response:
+    """Make the answer to an error."""
+    answer = web.Response(
+        body=orjson.dumps(body), status=error.status, content_type="application/json"
+    )
+    retry_after = RETRY_AFTER_S.get(error.status)
+    if retry_after is not None:
+        answer.headers["Retry-After"] = retry_after
+    if error.status == 405:
+        answer.headers["Allow"] = ", ".join(error.details.get("allowed", ()))
+    if error.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def invalid(error: ValidationError) -> InvalidRequest:
+    """Turn the first thing wrong with a body into a sentence that names the field."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))
+    kind = first["type"]
+    if kind == "missing":
+        message = f"missing required field '{where}'"
+    elif kind == "extra_forbidden":
+        message = f"unknown field '{where}'"
+    elif not where:
+        message = "the body must be a JSON object"
+    else:
+        problem = first["msg"].removeprefix("Value error, ")
+        message = f"field '{where}': {problem[:1].lower()}{problem[1:]}"
+    return InvalidRequest(message, details={"field": where} if where else {})
+
+
+def check_depth(raw: bytes, value: Any) -> None:
+    """Refuse nesting so deep that it could not be written down again."""
+    if raw.count(b"[") + raw.count(b"{") <= JSON_DEPTH_MAX:
+        return
+    level = [value]
+    for _ in range(JSON_DEPTH_MAX):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    msg = f"the body is nested deeper than {JSON_DEPTH_MAX} levels"
+    raise InvalidRequest(msg, code="too_deep")

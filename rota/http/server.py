@@ -1,0 +1,202 @@
+"""A whole server: log, shard, HTTP, signals, reload; started and stopped in order.
+
+Stopping (SIGTERM, SIGINT): the door closes, nothing new is dispatched, running attempts get the
+grace period, what is left is recorded and resumes after the next start, then the log is closed.
+SIGHUP and a changed file reload the limits; a bad file keeps the old ones and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import orjson
+from aiohttp import web
+from watchfiles import awatch
+
+from rota.actors.host import AsyncioHost, ThreadLine
+from rota.actors.system import Shard
+from rota.clock import SystemClock
+from rota.errors import ConfigError, RotaError
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.executors.callback import CallbackSender
+from rota.executors.courier import HttpCourier
+from rota.executors.guard import CallbackGuard
+from rota.executors.runner import AsyncRunner, build_executors
+from rota.http import views
+from rota.http.app import App
+from rota.http.bridge import Bridge
+from rota.http.dialects import pinchtab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rota.config import Settings
+    from rota.domain.task import Task
+    from rota.errors import LogError
+
+logger = logging.getLogger("rota.server")
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the loop may keep the interpreter from the committer; see benchmarks/README.md."""
+GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def native_callback(task: Task) -> tuple[dict[str, str], bytes]:
+    """Give the headers and the body of a native task's callback."""
+    headers = {"X-Rota-Event": f"task.{task.state.value}", "X-Rota-Task-Id": task.id}
+    return headers, orjson.dumps(views.native(task))
+
+
+RENDERERS = {"native": native_callback, pinchtab.NAME: pinchtab.callback}
+
+
+def check_exposed(settings: Settings) -> None:
+    """Refuse to listen beyond loopback without tokens. Raises ConfigError."""
+    server = settings.server
+    try:
+        is_local = ipaddress.ip_address(server.host).is_loopback
+    except ValueError:
+        is_local = server.host == "localhost"
+    if not is_local and not server.tokens:
+        msg = f"listening on {server.host} would let anybody in"
+        raise ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
+    for name, token in server.tokens.items():
+        if len(token) < 16:
+            msg = f"server.tokens.{name} is shorter than 16 characters"
+            raise ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
+
+
+class Server:
+    """One process: a shard and its HTTP surface."""
+
+    def __init__(self, settings: Settings, config_path: Path | None = None) -> None:
+        """Take the settings; nothing is opened yet. Raises ConfigError."""
+        check_exposed(settings)
+        self.settings = settings
+        self.config_path = config_path
+        self.port = settings.server.port
+        self.failure: LogError | None = None
+        self._stop = asyncio.Event()
+        self._background: list[asyncio.Task[None]] = []
+
+    async def start(self, progress: Callable[[int], None] | None = None) -> None:
+        """Open the log, fold it, start the actors, then listen. Raises a RotaError or OSError."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        s = self.settings
+        guard = CallbackGuard(s.webhooks.allow_hosts)
+        clock = SystemClock()
+        sender = CallbackSender(
+            guard,
+            secrets=s.webhooks.secrets,
+            timeout_s=s.webhooks.timeout_ms / 1000,
+            clock=clock,
+            parallel_max=s.webhooks.parallel,
+        )
+        log = LmdbLog(
+            s.server.data_dir,
+            map_bytes=s.server.map_bytes,
+            allow_network_fs=s.server.allow_network_fs,
+        )
+        self._guard = guard
+        self._runner = AsyncRunner(build_executors(s))
+        self._courier = HttpCourier(sender, RENDERERS)
+        self.shard = Shard(
+            log,
+            AsyncioHost(clock),
+            limits=s.limits(),
+            line=ThreadLine,
+            runner=self._runner,
+            courier=self._courier,
+            tries_max=s.webhooks.attempts,
+            deliveries_max=s.webhooks.parallel,
+            snapshot_every=s.server.snapshot_every_events,
+            on_fatal=self._fatal,
+        )
+        try:
+            self.shard.start(progress)
+        except RotaError:
+            log.close()
+            raise
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self.app = App(Bridge(self.shard, s, guard), s, self.config_path)
+        self._http = web.ServerRunner(self.app.server(), shutdown_timeout=2.0)
+        await self._http.setup()
+        try:
+            site = web.TCPSite(
+                self._http, s.server.host, s.server.port, backlog=1024, reuse_address=True
+            )
+            await site.start()
+        except OSError:
+            await self.stop(grace_s=0)
+            raise
+        self.port = self._http.addresses[0][1]
+        self._site = site
+        if self.config_path is not None:
+            self._background.append(asyncio.create_task(self._watch(self.config_path)))
+
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until a signal says stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
+        if ready is not None:
+            ready()
+        await self._stop.wait()
+        await self.stop(self.settings.server.grace_s)
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop in order; what is left is recorded, and resumes after the next start."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if hasattr(self, "_site"):
+            await self._site.stop()
+        self.shard.drain()
+        self.app.close()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace_s
+        while self.shard.running() and loop.time() < end and self.failure is None:
+            await asyncio.sleep(0.02)
+        settled = asyncio.Event()
+        self.shard.finish(settled.set)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(settled.wait(), 30)
+        await self._runner.close()
+        await self._courier.close()
+        await self._http.cleanup()
+        self.shard.close()
+        self._guard.close()
+
+    def _fatal(self, error: LogError) -> None:
+        self.failure = error
+        self._stop.set()
+
+    def _reload_soon(self) -> None:
+        self._background.append(asyncio.create_task(self._reload("sighup")))
+
+    async def _reload(self, source: str) -> None:
+        try:
+            changed = await self.app.reload(source)
+        except RotaError as error:
+            logger.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
+        else:
+            if changed:
+                logger.warning("reloaded %s: %s", self.config_path, ", ".join(changed))
+
+    async def _watch(self, path: Path) -> None:
+        """Reload when the file changes (or is replaced, as editors do)."""
+        folder, name = path.resolve().parent, path.name
+        async for _ in awatch(
+            folder, recursive=False, watch_filter=lambda _, changed: changed.endswith(name)
+        ):
+            await self._reload("file")

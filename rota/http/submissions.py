@@ -1,0 +1,58 @@
+"""From a validated body to a command.
+
+The one place where defaults of types and executors are filled in and deadlines are judged, for
+every dialect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.config import DEADLINE_S_MAX
+from rota.domain.commands import SubmitTask
+from rota.errors import InvalidRequest
+from rota.http.models import moment_us
+
+if TYPE_CHECKING:
+    from rota.http.app import Call
+
+
+def command_from(
+    call: Call, body: Any, agent: str, dialect: str, callback_url: str | None, now: int
+) -> SubmitTask:
+    """Make the command that a body asks for. Raises InvalidRequest."""
+    settings = call.bridge.settings
+    kind = settings.types.get(body.action)
+    timeout_ms = getattr(body, "timeoutMs", None)
+    on_interrupt = getattr(body, "onInterrupt", None)
+    if kind is not None:
+        timeout_ms = timeout_ms if timeout_ms is not None else kind.timeout_ms
+        on_interrupt = on_interrupt or kind.on_interrupt
+    return SubmitTask(
+        agent,
+        body.action,
+        settings.executor_for(body.action, dialect),
+        body.params,
+        body.priority,
+        dialect,
+        body.tabId,
+        body.ref,
+        callback_url or None,
+        deadline_us(body.deadline, now),
+        timeout_ms,
+        "fail" if on_interrupt == "fail" else None,
+        call.by,
+    )
+
+
+def deadline_us(text: str | None, now: int) -> int | None:
+    """Read a deadline that must lie ahead, within reason."""
+    if text is None:
+        return None
+    at = moment_us(text)
+    if at <= now:
+        raise InvalidRequest("field 'deadline': is in the past", details={"field": "deadline"})
+    if at > now + DEADLINE_S_MAX * 1_000_000:
+        msg = f"field 'deadline': is more than {DEADLINE_S_MAX // 86400} days away"
+        raise InvalidRequest(msg, details={"field": "deadline"})
+    return at

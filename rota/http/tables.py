@@ -1,0 +1,69 @@
+"""Lists: filtered, newest first, by cursor.
+
+A list is cut from one instant's tasks and looked through in slices, so that a million tasks do not
+hold the loop; the cursor is the place of the last task shown, so pages neither repeat nor skip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rota.domain.task import Task, TaskState
+    from rota.http.app import Call
+
+SLICE_TASKS = 5000
+
+
+async def list_tasks(
+    call: Call,
+    words: Mapping[str, frozenset[TaskState]],
+    *,
+    rows: int,
+    rows_max: int,
+) -> tuple[list[Task], str | None]:
+    """Give the tasks that the query asks for, and the cursor of the next page if there is one."""
+    agent = call.query("agentId")
+    action = call.query("type") or call.query("action")
+    states = _states(call.query("state"), words)
+    limit = call.query_int("limit", default=rows, low=1, high=rows_max)
+    before = call.query_int("cursor", default=0, low=0, high=1 << 62)
+    kept = call.bridge.shard.state.tasks
+    tasks = list(kept)
+    end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
+    found: list[Task] = []
+    now = call.now()
+    for at in range(end - 1, -1, -1):
+        task = tasks[at]
+        if (
+            (agent is None or task.agent == agent)
+            and (states is None or task.state in states)
+            and (action is None or task.action == action)
+            and kept.is_kept(task, now)
+        ):
+            if len(found) == limit:
+                return found, str(found[-1].created_seq)
+            found.append(task)
+        if at % SLICE_TASKS == 0:
+            await asyncio.sleep(0)
+    return found, None
+
+
+def _states(
+    text: str | None, words: Mapping[str, frozenset[TaskState]]
+) -> frozenset[TaskState] | None:
+    if not text:
+        return None
+    found: set[TaskState] = set()
+    for word in text.split(","):
+        if word.strip() not in words:
+            msg = f"unknown state '{word.strip()[:50]}'; use {', '.join(sorted(words))}"
+            raise InvalidRequest(msg, details={"field": "state"})
+        found |= words[word.strip()]
+    return frozenset(found)

@@ -1,0 +1,153 @@
+"""/v1/events: the whole history, as a paged feed and as a stream.
+
+Both read the log, so they show durable facts only. The stream is woken by commits and reads
+pages, so that a slow reader costs nothing but its own delay; `Last-Event-ID` resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, STREAMS_MAX
+from rota.eventlog.codec import CLASSES, decode
+from rota.errors import InvalidRequest
+from rota.http.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from rota.eventlog.port import EventLog, Stored
+    from rota.http.app import Call
+
+SCAN_MAX = 20_000
+HEARTBEAT_S = 15.0
+
+
+def _wanted(call: Call) -> tuple[frozenset[str], str | None, str | None]:
+    kinds = frozenset(filter(None, (call.query("kind") or "").split(",")))
+    unknown = sorted(kinds - set(CLASSES))
+    if unknown:
+        msg = f"unknown kind '{unknown[0][:50]}'; use {', '.join(CLASSES)}"
+        raise InvalidRequest(msg, details={"field": "kind"})
+    return kinds, call.query("task"), call.query("agentId")
+
+
+def _select(
+    page: list[Stored], wanted: tuple[frozenset[str], str | None, str | None]
+) -> list[Stored]:
+    kinds, task, agent = wanted
+    if not kinds and task is None and agent is None:
+        return page
+    found = []
+    for item in page:
+        event: Any = decode(item.body).event
+        name = type(event).__name__
+        if (
+            (not kinds or any(CLASSES[kind].__name__ == name for kind in kinds))
+            and (task is None or getattr(event, "task", None) == task)
+            and (agent is None or getattr(event, "agent", None) == agent)
+        ):
+            found.append(item)
+    return found
+
+
+def _scan(
+    log: EventLog, after: int, limit: int, wanted: tuple[frozenset[str], str | None, str | None]
+) -> tuple[list[Stored], int]:
+    """Look through the log for up to `limit` wanted records; say how far it was looked through."""
+    found: list[Stored] = []
+    looked = 0
+    while looked < SCAN_MAX:
+        page = log.read(after, PAGE_ROWS_MAX)
+        if not page:
+            break
+        for item in _select(page, wanted):
+            found.append(item)
+            if len(found) == limit:
+                return found, item.seq
+        looked += len(page)
+        after = page[-1].seq
+    return found, after
+
+
+async def feed(call: Call) -> Any:
+    """GET /v1/events."""
+    after = call.query_int("after", default=0, low=0, high=1 << 62)
+    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
+    wanted = _wanted(call)
+    log = call.bridge.shard.log
+    if wanted == (frozenset(), None, None):
+        found = log.read(after, limit)
+        after = found[-1].seq if found else after
+    else:
+        found, after = _scan(log, after, limit, wanted)
+    events = b",".join(item.body for item in found)
+    return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, after, log.head().seq))
+
+
+async def head(call: Call) -> Any:
+    """GET /v1/events/head."""
+    at = call.bridge.shard.log.head()
+    return call.json({"seq": at.seq, "digest": at.digest.hex()})
+
+
+async def stream(call: Call) -> Any:
+    """GET /v1/events/stream."""
+    default = call.bridge.shard.log.head().seq
+    last = call.request.headers.get("Last-Event-ID", "")
+    if last:
+        if not last.isascii() or not last.isdigit() or len(last) > 18:
+            raise InvalidRequest("header 'Last-Event-ID': must be a seq")
+        after = int(last)
+    else:
+        after = call.query_int("after", default=default, low=0, high=1 << 62)
+    wanted = _wanted(call)
+    if len(call.app.streams) >= STREAMS_MAX:
+        raise HttpProblem(503, "too_many_streams", "too many streams are open")
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+            "X-Request-ID": call.request_id,
+        }
+    )
+    await response.prepare(call.request)
+    news = asyncio.Event()
+    call.app.streams.add(news)
+    try:
+        await _pour(call, response, after, wanted, news)
+    except (ConnectionResetError, asyncio.CancelledError):
+        pass
+    finally:
+        call.app.streams.discard(news)
+    return response
+
+
+async def _pour(
+    call: Call,
+    response: web.StreamResponse,
+    after: int,
+    wanted: tuple[frozenset[str], str | None, str | None],
+    news: asyncio.Event,
+) -> None:
+    await response.write(b": rota event stream\n\n")
+    while not call.app.closing:
+        news.clear()
+        page = call.bridge.shard.log.read(after, PAGE_ROWS_MAX)
+        if page:
+            after = page[-1].seq
+            chosen = _select(page, wanted)
+            if chosen:
+                await response.write(b"".join(_frame(item) for item in chosen))
+            await asyncio.sleep(0)
+            continue
+        try:
+            await asyncio.wait_for(news.wait(), HEARTBEAT_S)
+        except TimeoutError:
+            await response.write(b": still here\n\n")
+
+
+def _frame(item: Stored) -> bytes:
+    return b"id: %d\nevent: event\ndata: %b\n\n" % (item.seq, item.body)

@@ -1,0 +1,421 @@
+"""What only the log on disk must do: own its folder, say what is wrong with it, grow, and locate
+every broken bit. Damage is done to the real file, as a disk would do it.
+"""
+
+from __future__ import annotations
+
+import random
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from rota.actors.recovery import rebuild
+from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.eventlog.port import FORMAT_VERSION, Head, Stored
+from rota.eventlog.replay import replay
+from rota.projections.state import SNAPSHOT_VERSION
+from support.builders import batch, chained, fold, head_of, history
+from support.eventlog_suite import snapshot
+
+FLIPS = 200
+SEQ = struct.Struct(">Q")
+
+
+def write_log(folder: Path, records: list[Stored]) -> None:
+    """Write a log and close it."""
+    log = LmdbLog(folder, map_bytes=64 << 20)
+    log.append(records, 0, 0)
+    log.close()
+
+
+def open_raw(folder: Path) -> lmdb.Environment:
+    """Open the environment behind the log's back."""
+    return lmdb.open(str(folder), max_dbs=8, map_size=64 << 20, lib_version=0)
+
+
+def seqs_until_broken(log: LmdbLog) -> tuple[list[int], int]:
+    """Replay until the log refuses; give what came before, and the seq it names."""
+    seen: list[int] = []
+    with pytest.raises(LogCorrupt) as caught:
+        for record in replay(log):
+            seen.append(record.seq)  # noqa: PERF402 - what was seen before the error counts
+    return seen, caught.value.seq
+
+
+# -- the folder ----------------------------------------------------------------------------------
+
+
+def test_a_new_folder_is_closed_to_others_and_so_are_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "data"
+    write_log(folder, batch(1))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()}
+    assert modes == {"data.mdb": 0o600, "lock.mdb": 0o600, "lock": 0o600}
+
+
+def test_a_second_opener_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    log = LmdbLog(tmp_path / "data")
+    with pytest.raises(LogLocked, match="another rota server") as caught:
+        LmdbLog(tmp_path / "data")
+    assert "--data-dir" in caught.value.hint
+    log.append(batch(1), 0, 0)
+    log.close()
+    LmdbLog(tmp_path / "data").close()
+
+
+def test_another_process_is_told_the_process_that_has_the_folder(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from rota.eventlog.lmdb_store import LmdbLog\n"
+        "log = LmdbLog(sys.argv[1])\n"
+        "print(os.getpid(), flush=True)\n"
+        "sys.stdin.read()\n"
+        "log.close()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "data")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        pid = holder.stdout.readline().strip()
+        with pytest.raises(LogLocked, match=f"process {pid}"):
+            LmdbLog(tmp_path / "data")
+        holder.communicate()
+    assert holder.returncode == 0
+    LmdbLog(tmp_path / "data").close()
+
+
+def test_the_folder_is_free_again_when_its_process_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from rota.eventlog.lmdb_store import LmdbLog\n"
+        "log = LmdbLog(sys.argv[1])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "data")], check=False)
+    assert done.returncode < 0
+    LmdbLog(tmp_path / "data").close()
+
+
+def test_a_newer_format_is_refused_by_number(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    write_log(folder, batch(1))
+    newer = FORMAT_VERSION + 1
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        txn.put(b"format", b"%d" % newer, db=env.open_db(b"meta", txn=txn))
+    with pytest.raises(LogTooNew, match=f"has format {newer}; this rota reads up to"):
+        LmdbLog(folder)
+
+
+def test_a_format_that_is_no_number_is_unusable_and_said_to_be(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    write_log(folder, batch(1))
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        txn.put(b"format", b"\xff\x00", db=env.open_db(b"meta", txn=txn))
+    with pytest.raises(LogUnusable):
+        LmdbLog(folder)
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_where_the_folder_should_be_is_said_to_be_one(tmp_path: Path, below: str) -> None:
+    (tmp_path / "data").write_text("I am a file")
+    with pytest.raises(LogUnusable, match="cannot use the data folder .*data") as caught:
+        LmdbLog(tmp_path / "data" / below)
+    assert "writable" in caught.value.hint
+
+
+def test_a_file_system_that_is_read_only_is_said_to_be(tmp_path: Path) -> None:
+    """/proc takes no folders from anybody, root included."""
+    del tmp_path
+    with pytest.raises(LogUnusable, match="cannot use the data folder /proc/"):
+        LmdbLog("/proc/self/rota-data")
+
+
+@pytest.mark.parametrize("content", [b"garbage " * 4096, b"\0" * 8192, b"short"])
+def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "data.mdb").write_bytes(content)
+    with pytest.raises(LogUnusable, match="cannot open the log in") as caught:
+        LmdbLog(folder)
+    assert "restore" in caught.value.hint
+    assert (folder / "data.mdb").read_bytes() == content, "a refusal leaves the file alone"
+
+
+def test_reading_only_needs_a_log_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(LogUnusable, match="there is no log in"):
+        LmdbLog(tmp_path / "none", readonly=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_reading_only_sees_the_records_and_writes_none(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    records = batch(3)
+    write_log(folder, records)
+    log = LmdbLog(folder, readonly=True)
+    assert log.head() == head_of(records)
+    with pytest.raises(LogUnusable):
+        log.append(batch(1, log.head()), 3, 0)
+    log.close()
+
+
+def test_a_network_file_system_is_refused_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.eventlog.lmdb_store._filesystem_of", lambda folder: "nfs4")
+    with pytest.raises(LogUnusable, match="is on nfs4"):
+        LmdbLog(tmp_path / "data")
+    LmdbLog(tmp_path / "data", allow_network_fs=True).close()
+
+
+# -- size ----------------------------------------------------------------------------------------
+
+
+def test_a_full_map_grows_and_loses_nothing(tmp_path: Path) -> None:
+    log = LmdbLog(tmp_path / "data", map_bytes=1 << 17)
+    head = Head(0, bytes(32))
+    for _ in range(40):
+        records = batch(5, head, size=2000)
+        log.append(records, head.seq, 0)
+        head = head_of(records)
+    log.append(batch(1, head, size=3 << 20), head.seq, 0)
+    assert (tmp_path / "data" / "data.mdb").stat().st_size > 3 << 20
+    assert [r.seq for r in replay(log)] == list(range(1, 202))
+    log.close()
+    log = LmdbLog(tmp_path / "data", map_bytes=1 << 17)
+    assert log.head().seq == 201
+    assert [r.seq for r in replay(log)] == list(range(1, 202))
+    log.append(batch(1, log.head(), size=1 << 20), 201, 0)
+    log.close()
+
+
+def test_a_snapshot_larger_than_the_map_grows_it(tmp_path: Path) -> None:
+    log = LmdbLog(tmp_path / "data", map_bytes=1 << 17)
+    log.save_snapshot(snapshot(1, b"s" * (2 << 20)))
+    assert log.load_snapshots()[0].blob == b"s" * (2 << 20)
+    log.close()
+
+
+def test_a_page_of_large_records_is_cut_short_and_goes_on(tmp_path: Path) -> None:
+    log = LmdbLog(tmp_path / "data", map_bytes=1 << 26)
+    log.append(batch(30, size=1 << 20), 0, 0)
+    first = log.read(0, 1000)
+    assert 1 <= len(first) < 30
+    assert [r.seq for r in replay(log)] == list(range(1, 31))
+    log.close()
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+def places_of(data: bytes, value: bytes) -> list[int]:
+    """Find every place in the file that holds this value (old pages may hold copies)."""
+    found, at = [], data.find(value)
+    while at >= 0:
+        found.append(at)
+        at = data.find(value, at + 1)
+    return found
+
+
+def test_every_flipped_bit_is_located(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    records = chained(history(seed=11, length=400))
+    write_log(folder, records)
+    data = folder / "data.mdb"
+    whole = data.read_bytes()
+    dice = random.Random(42)
+    for _ in range(FLIPS):
+        victim = dice.choice(records)
+        value = victim.digest + victim.body
+        bit = dice.randrange(len(value) * 8)
+        broken = bytearray(whole)
+        places = places_of(whole, value)
+        assert places
+        for place in places:
+            broken[place + bit // 8] ^= 1 << bit % 8
+        data.write_bytes(broken)
+        log = LmdbLog(folder, map_bytes=64 << 20)
+        with pytest.raises(LogCorrupt, match=f"record {victim.seq} ") as caught:
+            log.read(0, len(records))
+        assert caught.value.seq == victim.seq
+        with pytest.raises(LogCorrupt) as caught:
+            log.read(victim.seq - 1, 1)
+        assert caught.value.seq == victim.seq
+        assert "rota verify" in caught.value.hint
+        log.close()
+    data.write_bytes(whole)
+    log = LmdbLog(folder, map_bytes=64 << 20)
+    assert len(log.read(0, 10_000)) == len(records)
+    log.close()
+
+
+@pytest.mark.parametrize("seq", [1, 2, 200, 399, 400])
+def test_a_replay_and_a_start_stop_at_the_broken_record(tmp_path: Path, seq: int) -> None:
+    folder = tmp_path / "data"
+    records = chained(history(seed=12, length=400)[:400])
+    write_log(folder, records)
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        db = env.open_db(b"events", txn=txn)
+        value = bytearray(txn.get(SEQ.pack(seq), db=db))
+        value[-3] ^= 4
+        txn.put(SEQ.pack(seq), bytes(value), db=db)
+    log = LmdbLog(folder)
+    assert seqs_until_broken(log) == ([], seq), "a broken page gives nothing of itself"
+    with pytest.raises(LogCorrupt) as caught:
+        rebuild(log)
+    assert caught.value.seq == seq
+    log.close()
+
+
+def test_a_broken_record_is_told_to_whoever_reads_its_task(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    write_log(folder, batch(5))
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        db = env.open_db(b"events", txn=txn)
+        value = bytearray(txn.get(SEQ.pack(3), db=db))
+        value[-3] ^= 4
+        txn.put(SEQ.pack(3), bytes(value), db=db)
+    log = LmdbLog(folder)
+    assert len(log.read_task("t2")) == 1
+    with pytest.raises(LogCorrupt, match="record 3"):
+        log.read_task("t3")
+    log.close()
+
+
+@pytest.mark.parametrize("seq", [1, 2, 50, 99])
+def test_a_removed_record_is_located(tmp_path: Path, seq: int) -> None:
+    folder = tmp_path / "data"
+    write_log(folder, batch(100))
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        assert txn.delete(SEQ.pack(seq), db=env.open_db(b"events", txn=txn))
+    log = LmdbLog(folder)
+    assert seqs_until_broken(log)[1] == seq
+    with pytest.raises(LogCorrupt, match=f"record {seq} is missing"):
+        log.read(seq, 1)
+    with pytest.raises(LogCorrupt, match=f"record {seq} is missing"):
+        log.read_task(f"t{seq}")
+    log.close()
+
+
+def test_two_records_that_changed_places_are_located(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    write_log(folder, batch(10))
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        db = env.open_db(b"events", txn=txn)
+        four, five = txn.get(SEQ.pack(4), db=db), txn.get(SEQ.pack(5), db=db)
+        txn.put(SEQ.pack(4), five, db=db)
+        txn.put(SEQ.pack(5), four, db=db)
+    log = LmdbLog(folder)
+    assert seqs_until_broken(log)[1] == 4
+    log.close()
+
+
+def test_a_file_cut_short_is_refused_without_a_crash(tmp_path: Path) -> None:
+    """In a process of its own: reading a mapped page that is not there kills."""
+    folder = tmp_path / "data"
+    write_log(folder, batch(400, size=500))
+    data = folder / "data.mdb"
+    whole = data.read_bytes()
+    code = (
+        "import sys\n"
+        "from rota.errors import LogError\n"
+        "from rota.eventlog.lmdb_store import LmdbLog\n"
+        "from rota.eventlog.replay import replay\n"
+        "try:\n"
+        "    print('read', len(list(replay(LmdbLog(sys.argv[1])))))\n"
+        "except LogError as error:\n"
+        "    print(error.code)\n"
+    )
+    for part in (0.25, 0.5, 0.9):
+        data.write_bytes(whole[: int(len(whole) * part) // 4096 * 4096])
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"killed by signal {-done.returncode}"
+        assert done.stdout.strip() in ("log_unusable", "log_corrupt")
+
+
+# -- damaged snapshots ---------------------------------------------------------------------------
+
+
+def _with_snapshots(folder: Path) -> tuple[list[Stored], str]:
+    """Write a log with snapshots of its half and of three quarters; give the end's digest."""
+    history_ = history(seed=13, length=200)
+    records = chained(history_)
+    log = LmdbLog(folder, map_bytes=64 << 20)
+    log.append(records, 0, 0)
+    for cut in (100, 150):
+        state = fold(history_[:cut])
+        log.save_snapshot(
+            snapshot(cut, state.dump(), SNAPSHOT_VERSION)._replace(digest=records[cut - 1].digest)
+        )
+    assert rebuild(log).snapshot_seq == 150
+    log.close()
+    return records, fold(history_).digest()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 67, 68, 500, -1])
+def test_a_truncated_snapshot_is_left_out_and_an_older_one_used(
+    tmp_path: Path, kept: int
+) -> None:
+    folder = tmp_path / "data"
+    _, digest = _with_snapshots(folder)
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        db = env.open_db(b"snapshots", txn=txn)
+        txn.put(SEQ.pack(150), txn.get(SEQ.pack(150), db=db)[:kept], db=db)
+    log = LmdbLog(folder)
+    assert [s.seq for s in log.load_snapshots()] == [100]
+    state = rebuild(log)
+    assert (state.snapshot_seq, state.digest()) == (100, digest)
+    log.close()
+
+
+def test_flipped_bits_in_snapshots_are_noticed_wherever_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    _, digest = _with_snapshots(folder)
+    dice = random.Random(7)
+    for _ in range(30):
+        with open_raw(folder) as env:
+            with env.begin(write=True) as txn:
+                db = env.open_db(b"snapshots", txn=txn)
+                good = txn.get(SEQ.pack(150), db=db)
+                bad = bytearray(good)
+                bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
+                txn.put(SEQ.pack(150), bytes(bad), db=db)
+        log = LmdbLog(folder)
+        state = rebuild(log)
+        assert (state.snapshot_seq, state.digest()) == (100, digest)
+        log.close()
+        with open_raw(folder) as env, env.begin(write=True) as txn:
+            txn.put(SEQ.pack(150), good, db=env.open_db(b"snapshots", txn=txn))
+
+
+def test_without_any_snapshot_the_log_alone_gives_the_same_state(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    _, digest = _with_snapshots(folder)
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(b"snapshots", txn=txn), delete=False)
+    log = LmdbLog(folder)
+    state = rebuild(log)
+    assert (state.snapshot_seq, state.digest()) == (0, digest)
+    log.close()
+
+
+def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    _, digest = _with_snapshots(folder)
+    log = LmdbLog(folder)
+    newest = log.load_snapshots()[0]
+    log.save_snapshot(newest._replace(seq=160))
+    log.save_snapshot(newest._replace(seq=10_000))
+    assert rebuild(log).digest() == digest
+    log.close()

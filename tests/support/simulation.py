@@ -1,0 +1,545 @@
+"""The whole system on one thread, under a seed.
+
+The production shard runs over a log in memory, with a clock that is moved by hand. What happens
+next (which actor takes its next message, when the disk writes and how much, who submits what,
+when the power goes) is drawn from one seeded source, so any failure is repeated by its seed.
+After a phase with faults comes a calm one, in which everything must come to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pykka import ActorRegistry
+
+from rota.actors import messages as m
+from rota.actors import snapshotter
+from rota.actors.recovery import rebuild
+from rota.clock import ManualClock
+from rota.domain.commands import Limits, SubmitTask
+from rota.domain.events import TaskAssigned
+from rota.eventlog.codec import decode
+from rota.projections.state import State
+from support.sim_model import Model
+from support.sim_parts import (
+    DELIVERIES_MAX,
+    SimCourier,
+    SimHost,
+    SimLine,
+    SimLog,
+    SimReply,
+    SimRunner,
+    SimShard,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rota.actors.runtime import Runtime
+
+AGENTS = ("ann", "bob", "cyd", "dan", "eve")
+ACTIONS = ("echo", "sleep", "scan")
+HOSTS = ("http://one.test/hook", "http://two.test/hook", "http://three.test/hook")
+MOVES_MIN, MOVES_MAX = 250, 700
+REST_MOVES_MAX = 60_000
+SLICE_TASKS = 3
+S = 1_000_000
+
+
+class ViolationError(AssertionError):
+    """A promise was broken; says which, under which seed, and how to see it again."""
+
+    def __init__(self, seed: int, sentence: str) -> None:
+        """Say it."""
+        super().__init__(
+            f"seed {seed}: {sentence}\n"
+            f"repeat it with: python -m pytest -s tests/simulation/test_simulation.py --seed {seed}"
+        )
+        self.seed = seed
+        self.sentence = sentence
+
+
+class Outcome(NamedTuple):
+    """What a run came to."""
+
+    seed: int
+    digest: str
+    records: int
+    crashes: int
+    stops: int
+    failures: int
+    assigned: int
+    refused: int
+    snapshots: int
+    sent: int
+
+
+class World:
+    """One run."""
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        """Draw the run's character from the seed: some runs crash a lot, some never."""
+        self.seed = seed
+        self.rng = rng = Random(seed)
+        self.verbose = verbose
+        self.calm = False
+        self.violation: ViolationError | None = None
+        self.clock = ManualClock()
+        self.log = SimLog()
+        self.model = Model(self.violated)
+        self._ids = 0
+        self.waiting: list[SimReply] = []
+        self.acks: dict[str, set[str]] = {}
+        self.counts = dict.fromkeys(("crash", "stop", "snapshot", "sent", "due"), 0)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self.odds = {
+            "late": rng.choice((0.0, 0.3, 0.8)),
+            "repeat": rng.choice((0.0, 0.05, 0.3)),
+            "deadline": rng.choice((0.0, 0.2, 0.6)),
+            "timeout": rng.choice((0.0, 0.2, 0.6)),
+            "callback": rng.choice((0.0, 0.3, 0.8)),
+            "pull": rng.choice((0.0, 0.1, 0.3)),
+            "fail": rng.choice((0.0, 0.1, 0.4)),
+        }
+        self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
+        self.snapshot_every = rng.choice((10, 30, 100, 100_000))
+        self.merge_max = rng.choice((1, 3, 1000))
+        self.moves = rng.randint(MOVES_MIN, MOVES_MAX)
+        weights = {
+            "step": rng.choice((8, 20, 40)),
+            "loop": rng.choice((4, 12)),
+            "commit": rng.choice((1, 4, 12)),
+            "time": rng.choice((1, 3)),
+            "submit": rng.choice((1, 3, 6)),
+            "cancel": rng.choice((0, 0.3, 2)),
+            "pause": rng.choice((0, 0.3)),
+            "limits": rng.choice((0, 0, 0.3)),
+            "disk": rng.choice((0, 0, 0.15, 0.5)),
+            "crash": rng.choice((0, 0.05, 0.2)),
+            "stop": rng.choice((0, 0.05)),
+        }
+        self._names = tuple(weights)
+        self._weights = tuple(weights.values())
+        self.boot()
+
+    # -- what the parts need -------------------------------------------------------------------
+
+    def trace(self, text: str, *args: Any) -> None:
+        """Say what happens, if anybody listens."""
+        if self.verbose:
+            print(f"{self.clock.now_us() / S:.3f} #{self.log.seq()} {text % args}")  # noqa: T201
+
+    def violated(self, sentence: str) -> None:
+        """Keep the first broken promise; the run ends with it."""
+        if self.violation is None:
+            self.trace("VIOLATION: %s", sentence)
+            self.violation = ViolationError(self.seed, sentence)
+
+    def after(self, delay_us: int, what: Callable[[], None]) -> None:
+        """Let something happen outside, later."""
+        self.counts["due"] += 1
+        heappush(self._events, (self.clock.now_us() + delay_us, self.counts["due"], what))
+
+    def acknowledged(self, task_id: str, kind: str) -> None:
+        """Take note of an answer; the fact behind it must be durable now, and for ever."""
+        self.acks.setdefault(task_id, set()).add(kind)
+        self._check_ack(task_id, kind)
+
+    def _check_ack(self, task_id: str, kind: str) -> None:
+        needle = f'"kind":"{kind}"'.encode()
+        if not any(needle in item.body for item in self.log.read_task(task_id)):
+            self.violated(f"{kind} of {task_id} was acknowledged and is not in the log")
+
+    def new_id(self) -> str:
+        """Give the next task id."""
+        self._ids += 1
+        return f"tsk_{self._ids:05d}"
+
+    def refold(self) -> None:
+        """Make the model anew from what is durable."""
+        self.model = Model(self.violated)
+        for item in self.log.read(0, 1 << 30):
+            self.model.observe(decode(item.body))
+
+    def compare_counts(self, shard: SimShard, record: Any) -> None:
+        """Hold the projections' counts against the model's."""
+        model, state = self.model, shard.state
+        if state.slots.total != len(model.flying):
+            self.violated(f"{state.slots.total} slots are taken by {len(model.flying)} tasks")
+        if type(record.event) is TaskAssigned:
+            agent = record.event.agent
+            if state.slots.of_agent(agent) != model.in_flight(agent):
+                self.violated(f"the slots of {agent} are miscounted")
+        if state.backlog.total != model.waiting_total():
+            self.violated(f"{state.backlog.total} are counted as waiting, not as many wait")
+        if self.verbose:
+            self.trace("record %d: %s", record.seq, record.event)
+
+    # -- living and dying ----------------------------------------------------------------------
+
+    def draw_limits(self) -> Limits:
+        """Draw limits, mostly tight ones."""
+        rng = self.rng
+        return Limits(
+            queued=rng.choice((4, 12, 1000)),
+            queued_per_agent=rng.choice((3, 6, 100)),
+            inflight=rng.choice((1, 3, 6, 20)),
+            inflight_per_agent=rng.choice((1, 2, 10)),
+            push=rng.choice((1, 2, 4, 10)),
+            result_ttl_s=rng.choice((1, 10, 300)),
+            types=(("scan", rng.randint(1, 2)),) if rng.random() < 0.6 else (),
+        )
+
+    def boot(self) -> None:
+        """Start a server on the log, whatever is in it."""
+        self.host = SimHost(self.clock)
+        self.runner = SimRunner(self)
+        self.courier = SimCourier(self)
+        self.draining = False
+        self.finished = False
+        self.log.broken = False
+        shard = SimShard(
+            self.log,
+            self.host,
+            limits=self.draw_limits(),
+            line=self._make_line,
+            runner=self.runner,
+            courier=self.courier,
+            tries_max=self.rng.choice((1, 3, 6)),
+            deliveries_max=DELIVERIES_MAX,
+            snapshot_every=self.snapshot_every,
+            new_id=self.new_id,
+            on_fatal=lambda error: self.violated(f"the server gave up: {error}"),
+        )
+        shard.world = self
+        self.shard = shard
+        self.trace("boot with %s", shard.limits)
+        shard.start()
+
+    def _make_line(self, *args: Any) -> SimLine:
+        self.line = SimLine(*args)
+        return self.line
+
+    def crash(self) -> None:
+        """Cut the power: what is not in the log is gone, and so is everybody who waited."""
+        self.trace("CRASH")
+        self.counts["crash"] += 1
+        self._bury()
+        self.boot()
+
+    def _bury(self) -> None:
+        self.counts["sent"] += self.courier.sent
+        self.counts["snapshot"] = max(self.counts["snapshot"], len(self.log.load_snapshots()))
+        self.shard.vanish()
+        self.waiting.clear()
+        self._events.clear()
+        self._check_replay()
+
+    def stop(self) -> None:
+        """Shut down in good order, and start again."""
+        self.trace("STOP")
+        self.counts["stop"] += 1
+        shard = self.shard
+        shard.drain()
+        self.draining = True
+        for _ in range(self.rng.randrange(60)):
+            self.move(self.rng.choice(("step", "loop", "commit", "time", "step", "step")))
+        failures = self.log.failures
+        shard.finish(self._finish)
+        for _ in range(3000):
+            if self.finished or self.violation:
+                break
+            self.move(self.rng.choice(("step", "loop", "commit", "step")))
+        if not self.finished and not self.log.broken and not shard.degraded:
+            self.violated("the server never finished stopping")
+        clean = self.finished and not shard.degraded and self.log.failures == failures
+        shard.close()
+        if clean and rebuild(self.log).slots.total:
+            self.violated("after an orderly stop there are tasks in flight")
+        self._bury()
+        self.boot()
+
+    def _finish(self) -> None:
+        self.finished = True
+
+    # -- moves ---------------------------------------------------------------------------------
+
+    def move(self, name: str) -> None:
+        """Do one thing."""
+        getattr(self, f"_do_{name}")()
+        if self.violation is not None:
+            raise self.violation
+
+    def _do_step(self) -> None:
+        running = self.host.running
+        runtime = self.shard.runtime
+        if runtime not in running:
+            running.clear()  # those of dropped actors have nothing to run
+            return
+        for _ in range(self.rng.randint(1, 6)):
+            if not runtime.step(self.rng.randrange):
+                self._idle(runtime)
+                return
+        if self.rng.random() < 0.05:
+            for hook in runtime.idle:
+                hook()
+
+    def _idle(self, runtime: Runtime) -> None:
+        self.host.running.discard(runtime)
+        for hook in runtime.idle:
+            hook()
+        shard = self.shard
+        if not shard.degraded and not self.draining and not runtime.ready:
+            left = self.model.choice()
+            if left is not None:
+                self.violated(f"{left.id} of {left.agent} could run, and nobody runs it")
+
+    def _do_loop(self) -> None:
+        host = self.host
+        if host.posted and (not host.soon or self.rng.random() < 0.5):
+            host.posted.popleft()()
+        elif host.soon:
+            host.soon.popleft()()
+        elif host.due():
+            host.fire()
+        elif self._events and self._events[0][0] <= self.clock.now_us():
+            heappop(self._events)[2]()
+
+    def _do_commit(self) -> None:
+        if self.line.waiting:
+            self.line.work(self.rng.randint(1, self.merge_max))
+
+    def _do_time(self) -> None:
+        rng = self.rng
+        due = self._next_due()
+        if due is not None and rng.random() < 0.7:
+            self.clock.move_to(due)
+        else:
+            self.clock.advance_us(rng.choice((1, 1000, 300_000, 3 * S)))
+
+    def _next_due(self) -> int | None:
+        dues = [rows[0][0] for rows in (self._events, self.host.later) if rows]
+        return min(dues, default=None)
+
+    def _do_submit(self) -> None:
+        if self.draining:
+            return
+        rng = self.rng
+        many = 1 if rng.random() < 0.8 else rng.randint(2, 5)
+        commands = tuple(self._draw_command() for _ in range(many))
+        self.trace("submit %s", commands)
+        reply = SimReply(self, "submit", many)
+        self.shard.admission.tell(m.SubmitTasks(commands, reply))
+
+    def _draw_command(self) -> SubmitTask:
+        rng, odds, now = self.rng, self.odds, self.clock.now_us()
+        pull = rng.random() < odds["pull"]
+        return SubmitTask(
+            rng.choice(self.agents),
+            rng.choice(ACTIONS),
+            "pull" if pull else "builtin",
+            priority=rng.choice((2, 2, 2, 0, 1, 3)),
+            callback=rng.choice(HOSTS) if rng.random() < odds["callback"] else None,
+            deadline=now + rng.randrange(1, 20 * S) if rng.random() < odds["deadline"] else None,
+            timeout_ms=rng.randrange(1, 3000) if rng.random() < odds["timeout"] else None,
+            on_interrupt="fail" if rng.random() < odds["fail"] else None,
+            by="sim",
+        )
+
+    def _do_cancel(self) -> None:
+        if not self.model.tasks:
+            return
+        task_id = self.rng.choice(list(self.model.tasks)[-20:])
+        agent = self.model.tasks[task_id].agent
+        self.trace("cancel %s", task_id)
+        reply = SimReply(self, "cancel", task_id)
+        reason = self.rng.choice(("", "no longer wanted"))
+        self.shard.queue(agent).tell(m.CancelTask(task_id, reason, "sim", reply))
+
+    def _do_pause(self) -> None:
+        agent = self.rng.choice(self.agents)
+        if self.rng.random() < 0.4:
+            self.trace("pause %s", agent)
+            reply = SimReply(self, "pause", agent)
+            self.shard.queue(agent).tell(m.PauseAgent("", "sim", reply))
+        else:
+            self._resume(agent)
+
+    def _resume(self, agent: str) -> None:
+        self.trace("resume %s", agent)
+        reply = SimReply(self, "resume", agent)
+        self.shard.queue(agent).tell(m.ResumeAgent("sim", reply))
+
+    def _do_limits(self) -> None:
+        limits = self.draw_limits()
+        self.trace("change limits to %s", limits)
+        reply = SimReply(self, "limits", limits)
+        self.shard.admission.tell(m.ChangeLimits(limits, "sim", "sim", reply))
+
+    def _do_disk(self) -> None:
+        log = self.log
+        log.broken = not log.broken
+        log.torn = log.broken and self.rng.random() < 0.3
+        self.trace("the disk is %s", "broken" if log.broken else "whole")
+
+    def _do_crash(self) -> None:
+        self.crash()
+
+    def _do_stop(self) -> None:
+        self.stop()
+
+    # -- the run -------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Live through the faulty phase, then come to rest, then be judged."""
+        moves = self.rng.choices(self._names, self._weights, k=self.moves)
+        for name in moves:
+            self.move(name)
+        self._calm_down()
+        self._judge()
+        return Outcome(
+            self.seed,
+            self.log.head().digest.hex(),
+            self.log.seq(),
+            self.counts["crash"],
+            self.counts["stop"],
+            self.log.failures,
+            self.model.assigned,
+            self.model.refused,
+            max(self.counts["snapshot"], len(self.log.load_snapshots())),
+            self.counts["sent"] + self.courier.sent,
+        )
+
+    def _calm_down(self) -> None:
+        self.trace("CALM")
+        self.calm = True
+        self.log.broken = False
+        self.rest()
+        for agent in self.agents:
+            self._resume(agent)
+        self.rest()
+        while (due := self._next_due()) is not None and self.violation is None:
+            self.clock.move_to(due)
+            self.rest()
+
+    def rest(self) -> None:
+        """Go on, at one moment, until there is nothing left to do."""
+        host = self.host
+        for _ in range(REST_MOVES_MAX):
+            now = self.clock.now_us()
+            if host.running:
+                self.move("step")
+            elif host.soon or host.posted or host.due():
+                self.move("loop")
+            elif self._events and self._events[0][0] <= now:
+                self.move("loop")
+            elif self.line.waiting:
+                self.move("commit")
+            else:
+                return
+        self.violated("the system does not come to rest")
+        raise self.violation  # type: ignore[misc]
+
+    def _judge(self) -> None:
+        """Check what must hold at rest."""
+        shard = self.shard
+        if shard.degraded:
+            self.violated("the disk is whole again, and the server still refuses to write")
+        if self.waiting:
+            kinds = sorted({reply.kind for reply in self.waiting})
+            self.violated(f"{len(self.waiting)} requests were never answered: {kinds}")
+        if shard.state.seq != self.log.seq():
+            self.violated(f"at rest {shard.state.seq} records were made, {self.log.seq()} kept")
+        self.model.settled()
+        for task_id, kinds in self.acks.items():
+            for kind in kinds:
+                self._check_ack(task_id, kind)
+        digest = self._check_replay()
+        if shard.state.digest() != digest:
+            self.violated("the live state is not what the log tells")
+        if self.violation is not None:
+            raise self.violation
+
+    def _check_replay(self) -> str:
+        """Fold the log from its start, through every prefix, and by way of the snapshots."""
+        state, cut = State(), self.rng.randint(0, self.log.seq())
+        at_cut = state.digest()
+        for item in self.log.read(0, 1 << 30):
+            state.apply(decode(item.body))
+            if item.seq == cut:
+                at_cut = state.digest()
+        digest = state.digest()
+        if rebuild(self.log).digest() != digest:
+            self.violated("snapshot and tail give another state than the whole log")
+        if rebuild(self.log, until_seq=cut).digest() != at_cut:
+            self.violated(f"the state at {cut} is another by way of a snapshot")
+        return digest
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.shard.vanish()
+
+
+class _Faults(logging.Handler):
+    """Turns a failure that was logged with its traceback into a violation."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.world: World | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and self.world is not None:
+            error = record.exc_info[1]
+            self.world.violated(f"{record.getMessage()} ({type(error).__name__}: {error})")
+
+
+@contextmanager
+def _arranged() -> Iterator[_Faults]:
+    """Hear the loggers, and cut snapshots into slices even where few tasks are."""
+    logger, faults, slices = logging.getLogger("rota"), _Faults(), snapshotter.SLICE_TASKS
+    before = (logger.level, logger.propagate)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(faults)
+    snapshotter.SLICE_TASKS = SLICE_TASKS
+    try:
+        yield faults
+    finally:
+        snapshotter.SLICE_TASKS = slices
+        logger.removeHandler(faults)
+        logger.level, logger.propagate = before
+
+
+def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
+    """Simulate one seed. Raises ViolationError."""
+    with _arranged() as faults:
+        world = World(seed, verbose=verbose)
+        faults.world = world
+        try:
+            return world.run()
+        except ViolationError:
+            raise
+        except Exception as error:
+            sentence = f"the simulation raised {type(error).__name__}: {error}"
+            raise ViolationError(seed, sentence) from error
+        finally:
+            world.close()
+
+
+def first_violation(seeds: range) -> ViolationError | None:
+    """Simulate seeds until one breaks a promise; give that, or None."""
+    for seed in seeds:
+        try:
+            run_seed(seed)
+        except ViolationError as violation:
+            return violation
+    return None
+
+
+def actors_left() -> int:
+    """Count the actors that were not stopped."""
+    return len(ActorRegistry.get_all())
