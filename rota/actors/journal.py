@@ -68,26 +68,27 @@ class Journal:
         if self.failure is not None:
             raise self.failure
         at = self.now()
-        records = []
+        unsent = self._unsent
+        routed = []
+        if not unsent:
+            self._schedule()
         for event in events:
             seq = self._seq + 1
             record = Record(seq, at, event, by, cause)
             body = codec.encode(record)
             self.state.apply(record)
             self._seq = seq
-            self.digest = chain.extend(self.digest, body)
-            self._unsent.append(Stored(seq, self.digest, body, codec.task_of(event)))
-            records.append(record)
-        for record in records:
-            kind = type(record.event)
-            effect = self.on_durable.get(kind)
+            self.digest = digest = chain.extend(self.digest, body)
+            unsent.append(Stored(seq, digest, body, codec.task_of(event)))
+            effect = self.on_durable.get(type(event))
             if effect is not None:
-                self._effects.append((record.seq, effect, record))
-            route = self.on_record.get(kind)
+                self._effects.append((seq, effect, record))
+            route = self.on_record.get(type(event))
             if route is not None:
-                route(record)
-        self._schedule()
-        return records[-1]
+                routed.append((route, record))
+        for route, each in routed:
+            route(each)
+        return record
 
     def answer(self, reply: Reply, value: Any) -> None:
         """Answer when everything recorded so far is durable."""

@@ -15,25 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 from pykka import ActorRegistry
+from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pykka._envelope import Envelope
 
 MESSAGES_PER_RUN_MAX = 4096
 """After so many messages the loop gets a chance to read sockets."""
 
 
 class Inbox:
-    """A deque that wakes its actor."""
+    """A deque that wakes its actor.
+
+    Plain messages lie in it as they are; only what wants a Pykka reply (a stop) is enveloped.
+    """
 
     __slots__ = ("actor", "queue", "runtime")
 
     def __init__(self) -> None:
         """Start empty and unbound."""
-        self.queue: deque[Envelope[Any]] = deque()
+        self.queue: deque[Any] = deque()
         self.actor: CooperativeActor | None = None
         self.runtime: Runtime | None = None
 
@@ -43,13 +45,27 @@ class Inbox:
         if self.runtime is not None:
             self.runtime.wake(self.actor)  # type: ignore[arg-type]
 
-    def get(self) -> Envelope[Any]:
+    def get(self) -> Any:
         """Take the oldest message."""
         return self.queue.popleft()
 
     def empty(self) -> bool:
         """Whether nothing waits."""
         return not self.queue
+
+
+class Ref(pykka.ActorRef["CooperativeActor"]):
+    """A Pykka ref whose `tell` goes the short way."""
+
+    actor_inbox: Inbox
+
+    def tell(self, message: Any) -> None:
+        """Append the message and wake the actor; one that has stopped hears nothing."""
+        inbox = self.actor_inbox
+        inbox.queue.append(message)
+        actor = inbox.actor
+        if actor is not None and not actor.awake:
+            inbox.runtime.wake(actor)  # type: ignore[union-attr]
 
 
 class Runtime:
@@ -109,18 +125,26 @@ class Runtime:
         self._rest(actor)
         return True
 
-    def handle(self, actor: CooperativeActor, envelope: Envelope[Any]) -> None:
+    def handle(self, actor: CooperativeActor, message: Any) -> None:
         """Give one message to its actor; a failure stays with it."""
-        message = envelope.message
         try:
-            if isinstance(message, _ActorStop):
-                actor.end()
-                if envelope.reply_to is not None:
-                    envelope.reply_to.set(None)
-            elif not actor.actor_stopped.is_set():
+            if type(message) is Envelope:
+                self._answer(actor, message)
+            elif not actor.stopped:
                 actor.on_receive(message)
         except Exception as error:  # noqa: BLE001 - one actor's failure must not reach another
             self._on_failure(actor, message, error)
+
+    @staticmethod
+    def _answer(actor: CooperativeActor, envelope: Envelope[Any]) -> None:
+        """Handle what came by `ask`: a stop, or a message whose sender wants the result."""
+        result = None
+        if isinstance(envelope.message, _ActorStop):
+            actor.end()
+        elif not actor.stopped:
+            result = actor.on_receive(envelope.message)
+        if envelope.reply_to is not None:
+            envelope.reply_to.set(result)
 
     def _rest(self, actor: CooperativeActor) -> None:
         if actor.actor_inbox.empty():
@@ -137,7 +161,9 @@ class CooperativeActor(pykka.Actor):
     def __init__(self, runtime: Runtime) -> None:
         """Belong to a runtime."""
         super().__init__()
+        self._actor_ref = Ref(self)
         self.awake = False
+        self.stopped = False
         self._runtime = runtime
 
     @staticmethod
@@ -160,7 +186,8 @@ class CooperativeActor(pykka.Actor):
 
     def end(self) -> None:
         """Stop now."""
-        if not self.actor_stopped.is_set():
+        if not self.stopped:
+            self.stopped = True
             self._stop()
 
 
@@ -177,3 +204,4 @@ def retire(refs: list[pykka.ActorRef[Any]]) -> None:
         registry._actor_refs[:] = [r for r in registry._actor_refs if id(r) not in gone]  # noqa: SLF001
     for ref in refs:
         ref.actor_stopped.set()
+        body_of(ref).stopped = True

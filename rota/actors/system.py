@@ -179,7 +179,7 @@ class Shard:
         retire([self._queues.pop(agent) for agent in idle])
 
     def _draw_id(self) -> str:
-        return ids.task_id(self._is_taken)
+        return ids.task_id(self.journal.now(), self._is_taken)
 
     def _is_taken(self, task_id: str) -> bool:
         return task_id in self.state.tasks.by_id or self.log.has_task(task_id)

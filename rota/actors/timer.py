@@ -69,7 +69,7 @@ class TimerActor(CooperativeActor):
             self._call_at(self._next, self._wake)
 
     def _wake(self) -> None:
-        if not self.actor_stopped.is_set():
+        if not self.stopped:
             self.tick()
 
     def _sweep(self) -> None:

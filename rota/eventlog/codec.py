@@ -36,36 +36,42 @@ VERSIONS: dict[str, int] = dict.fromkeys(CLASSES, 1)
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """(kind, old version) to the function that makes the next version's body of it."""
 
-_DATA_FIELDS: dict[type[Any], tuple[tuple[int, str], ...]] = {
-    cls: tuple((i, name) for i, name in enumerate(cls._fields) if name not in _LIFTED)
-    for cls in KINDS
+_LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str], ...]]] = {
+    cls: (
+        kind,
+        VERSIONS[kind],
+        tuple(name for name in _LIFTED if name in cls._fields),
+        tuple((i, name) for i, name in enumerate(cls._fields) if name not in _LIFTED),
+    )
+    for cls, kind in KINDS.items()
 }
-_HAS_TASK = {cls: "task" in cls._fields for cls in KINDS}
-_HAS_AGENT = {cls: "agent" in cls._fields for cls in KINDS}
+_TASK_FIRST = ("task", "agent")
 
 
 def encode(record: e.Record) -> bytes:
     """Write a record as its body."""
-    event = cast("Any", record.event)
-    cls = type(event)
-    kind = KINDS[cls]
-    body: dict[str, Any] = {
-        "seq": record.seq,
-        "at": record.at,
-        "kind": kind,
-        "v": VERSIONS[kind],
-    }
-    if _HAS_TASK[cls]:
-        body["task"] = event.task
-    if _HAS_AGENT[cls]:
-        body["agent"] = event.agent
-    if record.by:
-        body["by"] = record.by
-    if record.cause:
-        body["cause"] = record.cause
-    body["data"] = {
-        name: value for i, name in _DATA_FIELDS[cls] if (value := event[i]) is not None
-    }
+    seq, at, fact, by, cause = record
+    event: tuple[Any, ...] = fact
+    kind, version, lifted, fields = _LAYOUTS[type(fact)]
+    body: dict[str, Any]
+    if lifted == _TASK_FIRST:  # the facts about a task carry them first
+        body = {
+            "seq": seq,
+            "at": at,
+            "kind": kind,
+            "v": version,
+            "task": event[0],
+            "agent": event[1],
+        }
+    else:
+        body = {"seq": seq, "at": at, "kind": kind, "v": version}
+        for name in lifted:
+            body[name] = getattr(fact, name)
+    if by:
+        body["by"] = by
+    if cause:
+        body["cause"] = cause
+    body["data"] = {name: value for i, name in fields if (value := event[i]) is not None}
     return orjson.dumps(body)
 
 
@@ -96,7 +102,8 @@ def decode(body: bytes) -> e.Record:
 
 def task_of(event: e.Event) -> str | None:
     """Name the task an event is about, or None."""
-    return getattr(event, "task", None)
+    values: tuple[Any, ...] = event
+    return values[0] if _LAYOUTS[type(event)][2] == _TASK_FIRST else None
 
 
 def _upcast(raw: dict[str, Any]) -> dict[str, Any]:

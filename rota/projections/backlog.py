@@ -34,16 +34,15 @@ class Backlog:
         """Count the waiting tasks of every agent that has any."""
         return {agent: order.waiting for agent, order in self.orders.items()}
 
-    def on_ready(self, record: Record) -> None:
+    def on_ready(self, record: Record, task: Task) -> None:
         """Queue a task that became ready."""
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is not None and not task.entry:
+        if not task.entry:
             self._enter(task, record.seq)
 
-    def on_left(self, record: Record) -> None:
+    def on_left(self, record: Record, task: Task) -> None:
         """Take a task out that was assigned or ended."""
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is None or not task.entry:
+        del record
+        if not task.entry:
             return
         task.entry = 0
         order = self.orders[task.agent]
@@ -52,10 +51,10 @@ class Backlog:
         if not order.waiting:
             del self.orders[task.agent]
 
-    def on_assigned(self, record: Record) -> None:
+    def on_assigned(self, record: Record, task: Task) -> None:
         """Take an assigned task out; its agent now waits for its next turn from here."""
-        self.on_left(record)
-        order = self.orders.get(record.event.agent)  # type: ignore[union-attr]
+        self.on_left(record, task)
+        order = self.orders.get(task.agent)
         if order is not None:
             order.since = record.seq
 

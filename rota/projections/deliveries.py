@@ -13,24 +13,22 @@ from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
     from rota.domain.events import DeliveryFailed, Record
-    from rota.projections.tasks import Tasks
+    from rota.domain.task import Task
 
 
 class Deliveries:
     """The callbacks in the making, by task."""
 
-    def __init__(self, tasks: Tasks) -> None:
-        """Start with none owed; `tasks` is folded before this."""
-        self._tasks = tasks
+    def __init__(self) -> None:
+        """Start with none owed."""
         self.pending: dict[str, Delivery] = {}
         self.delivered = 0
         self.abandoned = 0
         self.failed_tries = 0
 
-    def on_ended(self, record: Record) -> None:
+    def on_ended(self, record: Record, task: Task) -> None:
         """Owe a callback for a task that ended and has one."""
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is None or not task.callback or task.state not in TERMINAL:
+        if not task.callback or task.state not in TERMINAL:
             return
         if task.finished_at == record.at and task.id not in self.pending:
             delivery_id = f"dlv_{record.seq}_{task.id}"

@@ -38,16 +38,16 @@ class Slots:
         """Count the tasks in flight of every agent that has any."""
         return dict(self._agents)
 
-    def on_taken(self, record: Record) -> None:
+    def on_taken(self, record: Record, task: Task) -> None:
         """Take a slot for an assigned task."""
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is not None and not task.holds:
+        del record
+        if not task.holds:
             self._take(task)
 
-    def on_freed(self, record: Record) -> None:
+    def on_freed(self, record: Record, task: Task) -> None:
         """Free the slot of a task that ended, or went back to its queue."""
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is None or not task.holds:
+        del record
+        if not task.holds:
             return
         task.holds = False
         self.total -= 1

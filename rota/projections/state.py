@@ -7,7 +7,7 @@ is derived from them. `dump` and `load` are a snapshot's two ends; `digest` is w
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Handler = Callable[[e.Record], None]
+    TaskHandler = Callable[[e.Record, Task], None]
 
 SNAPSHOT_VERSION = 1
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
@@ -40,28 +41,25 @@ class State:
         self.tasks = Tasks()
         self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
-        self.deliveries = Deliveries(self.tasks)
-        self.stats = Stats(self.tasks)
+        self.deliveries = Deliveries()
+        self.stats = Stats()
         self.control = Control()
-        self._handlers = self._table()
+        self._about_tasks = self._task_table()
+        self._others = self._other_table()
 
-    def _table(self) -> dict[type[Any], tuple[Handler, ...]]:
+    def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
+        """Who folds the facts about a task, in order."""
         tasks, backlog, slots = self.tasks, self.backlog, self.slots
-        deliveries, stats, control = self.deliveries, self.stats, self.control
-        ended: tuple[Handler, ...] = (
+        stats = self.stats
+        ended: tuple[TaskHandler, ...] = (
             tasks.on_changed,
             backlog.on_left,
             slots.on_freed,
-            deliveries.on_ended,
+            self.deliveries.on_ended,
         )
-        table: dict[type[Any], tuple[Handler, ...]] = dict.fromkeys(get_args(e.Event), ())
-        table |= {
-            e.ServerStarted: (control.on_settings, self._on_settings, stats.on_server_started),
-            e.ConfigChanged: (control.on_settings, self._on_settings),
-            e.AgentPaused: (control.on_paused,),
-            e.AgentResumed: (control.on_resumed,),
-            e.TaskSubmitted: (tasks.on_born, backlog.on_ready, stats.on_submitted),
-            e.TaskRejected: (tasks.on_born, stats.on_rejected),
+        return {
+            e.TaskSubmitted: (backlog.on_ready, stats.on_submitted),
+            e.TaskRejected: (stats.on_rejected,),
             e.TaskAssigned: (
                 tasks.on_changed,
                 backlog.on_assigned,
@@ -79,17 +77,40 @@ class State:
                 backlog.on_ready,
                 stats.on_interrupted,
             ),
+        }
+
+    def _other_table(self) -> dict[type[Any], tuple[Handler, ...]]:
+        """Who folds everything else."""
+        deliveries, stats, control = self.deliveries, self.stats, self.control
+        return {
+            e.ServerStarted: (control.on_settings, self._on_settings, stats.on_server_started),
+            e.ServerStopped: (),
+            e.ConfigChanged: (control.on_settings, self._on_settings),
+            e.ActorFailed: (),
+            e.AgentPaused: (control.on_paused,),
+            e.AgentResumed: (control.on_resumed,),
             e.ResultRefused: (stats.on_refused,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
             e.DeliveryFailed: (deliveries.on_failed,),
             e.DeliveryAbandoned: (deliveries.on_abandoned,),
         }
-        return table
 
     def apply(self, record: e.Record) -> None:
         """Fold one record into every projection that it concerns."""
-        for handler in self._handlers[type(record.event)]:
-            handler(record)
+        event = record.event
+        kind = type(event)
+        handlers = self._about_tasks.get(kind)
+        if handlers is None:
+            for handler in self._others[kind]:
+                handler(record)
+        else:
+            if kind is e.TaskSubmitted or kind is e.TaskRejected:
+                task: Task | None = self.tasks.add(record)
+            else:
+                task = self.tasks.by_id.get(event[0])  # type: ignore[arg-type]
+            if task is not None:  # one that has left memory is history
+                for fold in handlers:
+                    fold(record, task)
         self.seq, self.at = record.seq, record.at
         self.tasks.forget(record.at)
 

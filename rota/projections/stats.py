@@ -13,7 +13,7 @@ from rota.domain.task import WAITING
 if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.events import Record
-    from rota.projections.tasks import Tasks
+    from rota.domain.task import Task
 
 AGENTS_MAX = 100_000
 
@@ -37,9 +37,8 @@ PER_AGENT = ("submitted", "completed", "failed", "cancelled", "rejected")
 class Stats:
     """Counts of everything that happened to tasks."""
 
-    def __init__(self, tasks: Tasks) -> None:
-        """Start at zero; `tasks` is folded before this."""
-        self._tasks = tasks
+    def __init__(self) -> None:
+        """Start at zero."""
         self.totals = dict.fromkeys(COUNTERS, 0)
         self.at_start = dict.fromkeys(COUNTERS, 0)
         self.agents: dict[str, dict[str, int]] = {}
@@ -51,47 +50,48 @@ class Stats:
         self.at_start = dict(self.totals)
         self.agents_at_start = {agent: dict(counts) for agent, counts in self.agents.items()}
 
-    def on_submitted(self, record: Record) -> None:
+    def on_submitted(self, record: Record, task: Task) -> None:
         """Count an accepted task."""
-        self._count("submitted", record)
+        del record
+        self._count("submitted", task.agent)
 
-    def on_rejected(self, record: Record) -> None:
+    def on_rejected(self, record: Record, task: Task) -> None:
         """Count a rejected task."""
-        self._count("rejected", record)
+        del record
+        self._count("rejected", task.agent)
 
-    def on_assigned(self, record: Record) -> None:
+    def on_assigned(self, record: Record, task: Task) -> None:
         """Count a dispatch and what it waited."""
         totals = self.totals
         totals["dispatched"] += 1
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is not None:
-            totals["dispatch_wait_us"] += record.at - task.ready_at
+        totals["dispatch_wait_us"] += record.at - task.ready_at
 
-    def on_succeeded(self, record: Record) -> None:
+    def on_succeeded(self, record: Record, task: Task) -> None:
         """Count a success."""
-        self._count("completed", record)
-        self._executed(record)
+        self._count("completed", task.agent)
+        self._executed(record, task)
 
-    def on_failed(self, record: Record) -> None:
+    def on_failed(self, record: Record, task: Task) -> None:
         """Count a failure."""
-        self._count("failed", record)
-        self._executed(record)
+        self._count("failed", task.agent)
+        self._executed(record, task)
 
-    def on_expired(self, record: Record) -> None:
+    def on_expired(self, record: Record, task: Task) -> None:
         """Count a task that waited too long: expired, and failed."""
+        del record
         self.totals["expired"] += 1
-        self._count("failed", record)
+        self._count("failed", task.agent)
 
-    def on_cancelled(self, record: Record) -> None:
+    def on_cancelled(self, record: Record, task: Task) -> None:
         """Count a cancellation."""
-        self._count("cancelled", record)
+        self._count("cancelled", task.agent)
         event: e.TaskCancelled = record.event  # type: ignore[assignment]
         if event.was not in WAITING:
-            self._executed(record)
+            self._executed(record, task)
 
-    def on_interrupted(self, record: Record) -> None:
+    def on_interrupted(self, record: Record, task: Task) -> None:
         """Count an attempt that the server's end cut off."""
-        del record
+        del record, task
         self.totals["interrupted"] += 1
 
     def on_refused(self, record: Record) -> None:
@@ -99,15 +99,13 @@ class Stats:
         del record
         self.totals["refused"] += 1
 
-    def _executed(self, record: Record) -> None:
-        task = self._tasks.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is not None and task.started_at:
+    def _executed(self, record: Record, task: Task) -> None:
+        if task.started_at:
             self.totals["executed"] += 1
             self.totals["execution_us"] += record.at - task.started_at
 
-    def _count(self, name: str, record: Record) -> None:
+    def _count(self, name: str, agent: str) -> None:
         self.totals[name] += 1
-        agent: str = record.event.agent  # type: ignore[union-attr]
         counts = self.agents.get(agent)
         if counts is None:
             if len(self.agents) >= AGENTS_MAX:

@@ -45,23 +45,23 @@ class Tasks:
         """Whether a task is still within its retention."""
         return task.state not in TERMINAL or task.finished_at + self.ttl_us > now
 
-    def on_born(self, record: Record) -> None:
+    def add(self, record: Record) -> Task:
         """Add a submitted or rejected task."""
         task = born(record)
         self.by_id[task.id] = task
         if task.finished_at:
             self._ended.append(task)
+        return task
 
-    def on_changed(self, record: Record) -> None:
-        """Fold an event into its task (one that has left memory is left alone)."""
-        task = self.by_id.get(record.event.task)  # type: ignore[union-attr]
-        if task is None:
-            return
+    def on_changed(self, record: Record, task: Task) -> None:
+        """Fold an event into its task."""
         if self.before_change is not None:
             self.before_change(task)
-        was_terminal = task.state in TERMINAL
+        if task.state in TERMINAL:
+            evolve(task, record)
+            return
         evolve(task, record)
-        if not was_terminal and task.state in TERMINAL:
+        if task.state in TERMINAL:
             self._ended.append(task)
 
     def forget(self, now: int) -> None:

@@ -1,0 +1,115 @@
+"""`rota events`: the history of a running server, as far as it goes or as it grows.
+
+Prints one event a line, as columns or as JSON exactly as it lies in the log. A history that is
+followed survives the server's restarts: it goes on after the last event it printed.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.server_options import with_client
+from rota.clock import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rota.client.client import RotaClient
+
+EVENTS = 100
+PAGE_ROWS_MAX = 1000
+
+
+@click.command("events")
+@click.option("--after", type=int, help="Start after this seq; -20 is the last twenty.")
+@click.option(
+    "--limit", type=click.IntRange(1), help=f"How many.  [default: {EVENTS}; no end with --follow]"
+)
+@click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
+@click.option("--task", help="Only of this task.")
+@click.option("--agent", help="Only of this agent.")
+@click.option("--follow", is_flag=True, help="Wait for new ones; from now on, unless --after.")
+@json_option
+@with_client
+def events_command(
+    *,
+    after: int | None,
+    limit: int | None,
+    kinds: tuple[str, ...],
+    task: str | None,
+    agent: str | None,
+    follow: bool,
+    as_json: bool,
+    client: RotaClient,
+) -> None:
+    """Print the history, oldest first.
+
+    With --json one event a line.
+
+    \b
+    Examples:
+      rota events --after -20
+      rota events --task tsk_1a2B3c4D
+      rota events --follow --kind task_failed --json
+    """
+    if after is not None and after < 0:
+        after = max(0, client.head()["seq"] + after)
+    found: Iterable[dict[str, Any]]
+    if follow:
+        found = client.stream(after=after, kinds=kinds, task=task, agent=agent, on_lost=_lost)
+    elif task is not None:
+        found = _of_task(client.task_events(task), after or 0, kinds, agent)
+    else:
+        found = _pages(client, after or 0, limit or EVENTS, kinds, agent)
+    if limit is not None or not follow:
+        found = islice(found, limit or EVENTS)
+    try:
+        for event in found:
+            if as_json:
+                print_json(event, lines=True)
+            else:
+                click.echo(line_of(event))
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def line_of(event: dict[str, Any]) -> str:
+    """Show an event on one line."""
+    data = json.dumps(event.get("data", {}), ensure_ascii=False, separators=(",", ":"))
+    about = [event[name] for name in ("task", "agent") if name in event]
+    parts = (f"{event['seq']:>8}", rfc3339(event["at"]), event["kind"], *about, data)
+    return " ".join(clean(part) for part in parts)
+
+
+def _of_task(
+    events: list[dict[str, Any]], after: int, kinds: tuple[str, ...], agent: str | None
+) -> Iterator[dict[str, Any]]:
+    for event in events:
+        if (
+            event["seq"] > after
+            and (not kinds or event["kind"] in kinds)
+            and (agent is None or event.get("agent") == agent)
+        ):
+            yield event
+
+
+def _pages(
+    client: RotaClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
+) -> Iterator[dict[str, Any]]:
+    while True:
+        rows = min(limit, PAGE_ROWS_MAX)
+        page = client.events(after=after, limit=rows, kinds=kinds, agent=agent)
+        yield from page["events"]
+        if page["next"] <= after:
+            return
+        after = page["next"]
+
+
+def _lost(reason: str) -> None:
+    note(f"{reason}; connecting again")

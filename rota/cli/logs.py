@@ -1,0 +1,61 @@
+"""The server's log lines, as text or as JSON, on stderr.
+
+A record is one line, whatever is in it: control characters are escaped, and the lines of a
+traceback are indented, so that no input can pass for a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from rota.cli.output import clean
+from rota.clock import US_PER_S, rfc3339
+
+LEVELS = ("debug", "info", "warning", "error")
+QUIET = ("asyncio", "aiohttp", "watchfiles")
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-03-08T12:00:00.5Z warning rota.system: the message`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as one line, with its traceback indented under it."""
+        at = rfc3339(int(record.created * US_PER_S))
+        level = record.levelname.lower()
+        lines = [f"{at} {level} {record.name}: {clean(record.getMessage())}"]
+        lines += [f"    {clean(line)}" for line in _trace(self, record).split("\n") if line]
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as one line of JSON."""
+        body = {
+            "at": rfc3339(int(record.created * US_PER_S)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        trace = _trace(self, record)
+        return json.dumps({**body, "trace": trace} if trace else body)
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return "\n".join(parts)
+
+
+def set_up(level: str, *, as_json: bool) -> None:
+    """Send what is logged at `level` and above to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))

@@ -1,0 +1,110 @@
+"""How every command prints: data to stdout, everything said to people to stderr.
+
+What comes from outside (a task's error, an agent's name, an event) goes through `clean` before it
+reaches a terminal or a log line, so that nobody can forge a line or move the cursor. JSON is
+written in ASCII for the same reason. Tables are rich's; they are never cut short when piped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.console import Console
+
+PIPED_COLUMNS = 200
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def clean(value: Any) -> str:
+    """Give the text with control characters escaped."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Say on stderr what went wrong, and what to do next."""
+    click.echo(f"error: {clean(message)}", err=True)
+    if hint:
+        click.echo(f"  try: {clean(hint)}", err=True)
+
+
+def note(message: str) -> None:
+    """Say something on stderr."""
+    click.echo(clean(message), err=True)
+
+
+def print_json(value: Any, *, lines: bool = False) -> None:
+    """Print a value as JSON: indented, or with `lines` on one line of its own."""
+    click.echo(json.dumps(value, indent=None if lines else 2))
+
+
+def console(*, err: bool = False) -> Console:
+    """Make a console for stdout (or stderr), as wide as what it is told needs when piped."""
+    from rich.console import Console  # noqa: PLC0415 - most commands print no table
+
+    stream = sys.stderr if err else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_COLUMNS
+    return Console(stderr=err, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+    """Print a table; numbers are set to the right."""
+    from rich.table import Table  # noqa: PLC0415 - most commands print no table
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    shown = [["" if cell is None else cell for cell in row] for row in rows]
+    for at, column in enumerate(columns):
+        numbers = bool(shown) and all(isinstance(row[at], int | float) for row in shown)
+        table.add_column(Text(column), justify="right" if numbers else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    console().print(table)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a function to report progress to; on a terminal it draws a bar, once there is some."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import (  # noqa: PLC0415 - only terminals see a bar
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console(err=True),
+        transient=True,
+    )
+    task = bar.add_task(what, total=total)
+
+    def report(done: int) -> None:
+        if not bar.live.is_started:
+            bar.start()
+        bar.update(task, completed=done)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
