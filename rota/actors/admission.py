@@ -41,6 +41,7 @@ class AdmissionActor(CooperativeActor):
             self._change_limits(message)
 
     def _submit(self, command: SubmitTask) -> Admitted | Refused:
+        self._journal.check_open()
         state = self._journal.state
         limits = state.control.limits
         event = decide_submission(state.backlog, limits, command, self._new_id())

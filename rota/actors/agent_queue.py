@@ -68,7 +68,7 @@ class QueueActor(CooperativeActor):
                 raise NotFound("task not found", details={"taskId": message.task})
             event = decide_cancel(task, message.reason)
         except RequestError as error:
-            message.reply.fail(error)
+            self._journal.refuse(message.reply, error)
             return
         self._journal.record(event, by=message.by)
         self._journal.answer(message.reply, task.id)

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.messages import (
-    AgentHeld,
     AgentReleased,
     Drain,
     HeadChanged,
-    LimitsChanged,
     SlotFreed,
 )
 from rota.actors.runtime import CooperativeActor
@@ -55,15 +53,13 @@ class DispatcherActor(CooperativeActor):
             self._turns.freed(message.agent, message.lane)
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
-        elif kind is AgentHeld:
-            self._turns.held(message.agent)
-        elif kind is LimitsChanged:
-            self.reset()
         elif kind is Drain:
             self._draining = True
         self._dispatch()
 
     def _dispatch(self) -> None:
+        if self._turns.limits is not self._journal.state.control.limits:
+            self.reset()
         turns = self._turns
         while not self._draining and (task := turns.next()) is not None:
             self._journal.record(decide_assignment(task), cause=task.created_seq)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rota.actors.messages import Reply
     from rota.clock import Clock
     from rota.domain.events import Event
+    from rota.errors import RotaError
     from rota.eventlog.port import Head
     from rota.projections.state import State
 
@@ -63,10 +64,14 @@ class Journal:
         """Give the time that the next record gets: never before that of the last."""
         return max(self._clock.now_us(), self.state.at)
 
-    def record(self, *events: Event, by: str = "", cause: int = 0) -> Record:
-        """Make the events facts, in this order; give the last. Raises StorageUnavailable."""
+    def check_open(self) -> None:
+        """Raise StorageUnavailable if nothing can be recorded now."""
         if self.failure is not None:
             raise self.failure
+
+    def record(self, *events: Event, by: str = "", cause: int = 0) -> Record:
+        """Make the events facts, in this order; give the last. Raises StorageUnavailable."""
+        self.check_open()
         at = self.now()
         unsent = self._unsent
         routed = []
@@ -97,6 +102,13 @@ class Journal:
             return
         self._effects.append((self._seq, self._ok, (reply, value)))
 
+    def refuse(self, reply: Reply, error: RotaError) -> None:
+        """Refuse when everything recorded so far, which the refusal may rest on, is durable."""
+        if self._seq <= self.durable_seq or self.failure is not None:
+            reply.fail(error)
+            return
+        self._effects.append((self._seq, self._refused, (reply, error)))
+
     def flush(self) -> None:
         """Hand over what was recorded since the last time."""
         if self._unsent:
@@ -123,14 +135,16 @@ class Journal:
     def fail(self, error: BaseException) -> None:
         """Stop recording: nothing after `durable_seq` was written; tell whoever waits."""
         self.failure = StorageUnavailable(
-            f"the log does not accept writes: {getattr(error, 'message', error)}",
-            hint="nothing was stored; try again later",
+            str(getattr(error, "message", error)), hint="not acknowledged; try again later"
         )
         effects, self._effects = self._effects, deque()
         self._unsent.clear()
         for _, effect, value in effects:
-            if effect == self._ok:
+            if effect in (self._ok, self._refused):
                 value[0].fail(self.failure)
 
     def _ok(self, value: tuple[Reply, Any]) -> None:
         value[0].ok(value[1])
+
+    def _refused(self, value: tuple[Reply, RotaError]) -> None:
+        value[0].fail(value[1])

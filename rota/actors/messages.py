@@ -127,20 +127,14 @@ class SlotFreed(NamedTuple):
     lane: Lane
 
 
-class AgentHeld(NamedTuple):
-    """The agent was paused."""
-
-    agent: str
-
-
 class AgentReleased(NamedTuple):
     """The agent was resumed."""
 
     agent: str
 
 
-class LimitsChanged(NamedTuple):
-    """Other limits are in force."""
+class LookAgain(NamedTuple):
+    """Something changed that may let tasks through: limits, or a start."""
 
 
 class Drain(NamedTuple):
@@ -158,10 +152,10 @@ class StartAttempt(NamedTuple):
 
 
 class AbortAttempt(NamedTuple):
-    """Stop executing: the task has ended without this attempt."""
+    """Stop executing any attempt assigned before `seq`: the task ended there without it."""
 
     task: str
-    token: int
+    seq: int
     reason: str
 
 

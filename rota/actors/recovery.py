@@ -6,6 +6,8 @@ used only if its digest is the log's own at that seq; otherwise an older one, or
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rota.domain.task import Task, born, evolve
@@ -14,7 +16,7 @@ from rota.eventlog.replay import replay
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.eventlog.port import EventLog
 
@@ -28,15 +30,28 @@ def rebuild(
     progress: Callable[[int], None] | None = None,
 ) -> State:
     """Give the state after the whole log, or at a seq or moment. Raises LogCorrupt."""
-    state = State()
-    if use_snapshots and until_at is None:
-        state = _from_snapshot(log, until_seq) or state
-    apply = state.apply
-    for record in replay(
-        log, state.seq, until_seq=until_seq, until_at=until_at, progress=progress
-    ):
-        apply(record)
-    return state
+    with _no_collections():
+        state = State()
+        if use_snapshots and until_at is None:
+            state = _from_snapshot(log, until_seq) or state
+        apply = state.apply
+        for record in replay(
+            log, state.seq, until_seq=until_seq, until_at=until_at, progress=progress
+        ):
+            apply(record)
+        return state
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Hold the garbage collector: a fold makes much that stays and nothing that is cyclic."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:

@@ -54,7 +54,6 @@ class Routes:
             e.TaskFailed: self._failed,
             e.TaskExpired: self._left,
             e.TaskCancelled: self._cancelled,
-            e.AgentPaused: self._agent_held,
             e.AgentResumed: self._agent_released,
             e.ConfigChanged: self._limits_changed,
             e.DeliveryFailed: self._deliver_later,
@@ -109,15 +108,12 @@ class Routes:
         else:
             self._slot_freed(record)
 
-    def _agent_held(self, record: Record) -> None:
-        self._cast.dispatcher.tell(m.AgentHeld(record.event.agent))  # type: ignore[union-attr]
-
     def _agent_released(self, record: Record) -> None:
         self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))  # type: ignore[union-attr]
 
     def _limits_changed(self, record: Record) -> None:
         del record
-        self._cast.dispatcher.tell(m.LimitsChanged())
+        self._cast.dispatcher.tell(m.LookAgain())
 
     def _deliver_later(self, record: Record) -> None:
         event: e.DeliveryFailed = record.event  # type: ignore[assignment]
@@ -130,14 +126,12 @@ class Routes:
         self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
 
     def _ended(self, record: Record) -> None:
-        task = self._of(record)
-        if task is None:
-            return
-        if task.token and type(record.event) is not e.TaskSucceeded:
-            reason = task.error or task.state.value
-            self._cast.pool.tell(m.AbortAttempt(task.id, task.token, reason))
-        if task.id in self._deliveries.pending:
-            self._cast.webhook.tell(m.DeliverCallback(task.id))
+        event: Any = record.event
+        if type(event) is not e.TaskSucceeded:
+            reason = getattr(event, "error", "") or "cancelled"
+            self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
+        if event.task in self._deliveries.pending:
+            self._cast.webhook.tell(m.DeliverCallback(event.task))
 
     # -- what the timer sends
 

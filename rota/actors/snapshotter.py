@@ -35,6 +35,7 @@ class Snapshotter:
         self._tasks = list(state.tasks)
         self._rows: dict[str, bytes] = {}
         self._at = 0
+        self._stopped = False
         state.tasks.before_change = self._write
 
     def _write(self, task: Task) -> None:
@@ -54,11 +55,14 @@ class Snapshotter:
         return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, blob)
 
     def stop(self) -> None:
-        """Stop watching the tasks."""
+        """Stop watching the tasks; a run that is under way ends without a result."""
+        self._stopped = True
         self._state.tasks.before_change = None
 
     def run(self, call_soon: Callable[[Callable[[], None]], object], done: Done) -> None:
         """Write slice by slice, letting the loop run in between, then call `done`."""
+        if self._stopped:
+            return
         snapshot = self.slice()
         if snapshot is None:
             call_soon(lambda: self.run(call_soon, done))

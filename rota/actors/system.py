@@ -136,11 +136,14 @@ class Shard:
         )
         self.admission = AdmissionActor.start(runtime, journal, self._new_id)
         routes.install(journal)
+        if self.stopping:
+            self.drain()
 
     def _go_on(self) -> None:
         """Record the start, put back what was in flight, arm what is due."""
         reach("recovery.folded")
         tasks = list(self.state.tasks)
+        owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
         self._snapshot_seq = self.state.snapshot_seq
         started = self.journal.record(ServerStarted(__version__, settings, self.state.seq))
@@ -152,9 +155,9 @@ class Shard:
         for task in tasks:
             if task.deadline is not None and task.state not in TERMINAL:
                 self.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
-        for delivery in self.state.deliveries.pending.values():
+        for delivery in owed:
             self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task)))
-        self.dispatcher.tell(m.LimitsChanged())
+        self.dispatcher.tell(m.LookAgain())
 
     # -- what the outside asks ---------------------------------------------------------------
 
@@ -216,6 +219,9 @@ class Shard:
             self._fatal(fatal)
             return
         self.journal.fail(error)
+        if self._waiting_for_end is not None:
+            self._waiting_for_end()
+            return
         self._reopen_us = REOPEN_US
         self._line.run(self._reopen)
 
@@ -224,8 +230,14 @@ class Shard:
             self._snapshot.stop()
             self._snapshot = None
         body_of(self.pool).abort_all(reason)
-        retire([self.dispatcher, self.pool, self.webhook, self.timer, self.admission])
-        retire(list(self._queues.values()))
+        actors = [self.dispatcher, self.pool, self.webhook, self.timer, self.admission]
+        actors += self._queues.values()
+        for ref in actors:
+            for message in body_of(ref).actor_inbox.queue:
+                reply = getattr(message, "reply", None)
+                if reply is not None:
+                    reply.fail(self.journal.failure or StorageUnavailable(reason))
+        retire(actors)
 
     def _reopen(self) -> None:
         """In the committer's thread: open the log anew, and check that nothing is missing."""
@@ -241,6 +253,9 @@ class Shard:
             self._host.call_threadsafe(self._reopen_later)
         except LogError as error:
             self._host.call_threadsafe(self._fatal, error)
+        except Exception as error:
+            logger.exception("reopening the log failed")
+            self._host.call_threadsafe(self._fatal, LogUnusable(f"cannot reopen: {error}"))
         else:
             self._host.call_threadsafe(self._resume, epoch)
 
@@ -285,6 +300,8 @@ class Shard:
     def _actor_failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
         """Tell whoever asked, record it, and restart the actor from the projections."""
         reply = getattr(message, "reply", None)
+        if isinstance(error, LogUnusable):
+            error = StorageUnavailable(error.message, hint="not acknowledged; try again later")
         if isinstance(error, StorageUnavailable):
             if reply is not None:
                 reply.fail(error)
@@ -316,6 +333,8 @@ class Shard:
         if self.degraded:
             done()
             return
+        while self.runtime.ready:
+            self.runtime.run()
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))

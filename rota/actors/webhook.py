@@ -91,21 +91,22 @@ class WebhookActor(CooperativeActor):
         waiting.append(task_id)
 
     def _send(self) -> None:
-        """Go round the hosts once for each free place."""
-        turns = len(self._hosts)
-        while turns > 0 and not self._draining:
+        """Go round the hosts until none of them, or none at all, may take another."""
+        passed = 0
+        while passed < len(self._hosts) and not self._draining:
             if sum(self._active.values()) >= self._parallel_max:
                 return
-            turns -= 1
-            host = self._hosts.popleft()
+            host = self._hosts[0]
+            self._hosts.rotate(-1)
+            if self._active.get(host, 0) >= PER_HOST_MAX:
+                passed += 1
+                continue
+            passed = 0
             waiting = self._waiting[host]
-            if self._active.get(host, 0) < PER_HOST_MAX:
-                self._start(host, waiting.popleft())
-                turns = len(self._hosts) + 1
-            if waiting:
-                self._hosts.append(host)
-            else:
+            self._start(host, waiting.popleft())
+            if not waiting:
                 del self._waiting[host]
+                self._hosts.remove(host)
 
     def _start(self, host: str, task_id: str) -> None:
         delivery = self._journal.state.deliveries.pending.get(task_id)

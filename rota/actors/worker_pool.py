@@ -42,7 +42,7 @@ class WorkerPool(CooperativeActor):
         elif kind is AttemptEnded:
             self._settle(message)
         elif kind is AbortAttempt:
-            self._abort(message.task, message.token, message.reason)
+            self._abort(message.task, message.seq, message.reason)
         elif kind is TimeOutAttempt:
             self._time_out(message.task, message.token)
         elif kind is Drain:
@@ -84,9 +84,9 @@ class WorkerPool(CooperativeActor):
         event = decide_result(task, message.attempt, message.token, message.outcome)
         self._journal.record(event, cause=message.token)
 
-    def _abort(self, task_id: str, token: int, reason: str) -> None:
+    def _abort(self, task_id: str, seq: int, reason: str) -> None:
         held = self.running.get(task_id)
-        if held is not None and held[0] == token:
+        if held is not None and held[0] <= seq:
             del self.running[task_id]
             held[1](reason)
 

@@ -95,13 +95,13 @@ def replay_command(
     with closing(LmdbLog(data_dir, readonly=True)) as log:
         head = log.head()
         total = head.seq if until_seq is None else min(until_seq, head.seq)
-        with progress("replaying", total) as report:
+        with progress("replaying") as report:
             state = rebuild(
                 log,
                 until_seq=until_seq,
                 until_at=until_at,
                 use_snapshots=not no_snapshots,
-                progress=report,
+                progress=lambda seq: report(seq, total),
             )
     summary = summary_of(state, head)
     tasks = [views.native(task) for task in state.tasks] if with_tasks else None
@@ -209,15 +209,14 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
 
 def _verify(log: LmdbLog, kept: Head | None) -> Verified:
     """Verify with bars; what the storage itself chokes on is a broken log as well."""
-    end = log.head().seq
-    with progress("records", end) as records, progress("index", end) as index:
-        try:
+    try:
+        with progress("records") as records, progress("tasks in the index") as index:
             return verify(log, kept, progress=records, index_progress=index)
-        except RotaError:
-            raise
-        except Exception as error:
-            msg = f"the log cannot be read: {type(error).__name__}: {error}"
-            raise LogCorrupt(0, msg, hint=RESTORE) from error
+    except RotaError:
+        raise
+    except Exception as error:
+        msg = f"the log cannot be read: {type(error).__name__}: {error}"
+        raise LogCorrupt(0, msg, hint=RESTORE) from error
 
 
 def _not_verified(error: RotaError, *, as_json: bool) -> None:

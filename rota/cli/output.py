@@ -76,10 +76,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Give a function to report progress to; on a terminal it draws a bar, once there is some."""
+def progress(what: str, *, announce: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to report `done` and `total` to; on a terminal it draws a bar.
+
+    The bar appears with the first report, so what is done at once shows none. Where there is no
+    terminal nothing is shown, or with `announce` one line.
+    """
     if not sys.stderr.isatty():
-        yield lambda _: None
+        said: list[int] = [] if announce else [0]
+
+        def say(done: int, total: int) -> None:
+            del done
+            if not said:
+                note(f"{what} {total}")
+            said.append(total)
+
+        yield say
         return
     from rich.progress import (  # noqa: PLC0415 - only terminals see a bar
         BarColumn,
@@ -97,14 +109,14 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         console=console(err=True),
         transient=True,
     )
-    task = bar.add_task(what, total=total)
+    task = bar.add_task(what)
 
-    def report(done: int) -> None:
+    def draw(done: int, total: int) -> None:
         if not bar.live.is_started:
             bar.start()
-        bar.update(task, completed=done)
+        bar.update(task, completed=done, total=total)
 
     try:
-        yield report
+        yield draw
     finally:
         bar.stop()

@@ -7,23 +7,25 @@ keeps it from starting is exit code 1, a storage that fails under it is 3, a sig
 from __future__ import annotations
 
 import errno
+import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import uvloop
 
 from rota import __version__
 from rota.cli import logs
-from rota.cli.output import clean, complain, note, progress
+from rota.cli.output import clean, complain, progress
 from rota.config import Settings, load_settings
-from rota.errors import ConfigError, LogError
-from rota.eventlog.lmdb_store import LmdbLog
+from rota.errors import ConfigError
 from rota.http.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rota.errors import LogError
 
 EXIT_STORAGE = 3
 EXAMPLE = '{"agentId":"demo","action":"echo","params":{"text":"hello"}}'
@@ -46,9 +48,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - shown, not li
     type=click.Path(dir_okay=False, path_type=Path),
     help="TOML or JSON file of settings; `rota config` prints them all.",
 )
-@click.option(
-    "--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True
-)
+@click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
 @click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
 def serve_command(
     host: str | None,
@@ -97,14 +97,18 @@ def overridden(
 async def _serve(settings: Settings, config_path: Path | None) -> LogError | None:
     """Run a server to its end; give what its storage failed of, if it did."""
     server = Server(settings, config_path)
-    folder = settings.server.data_dir
-    head = _head_seq(folder)
-    with progress("replaying", head) as report:
-        await server.start(report)
-    if head:
-        note(f"replayed the log in {folder} up to event {head}")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    with progress("replaying events:", announce=True) as report:
+        await server.start(lambda seq: report(seq, server.shard.log.head().seq))
     await server.run(_announcing(settings, server))
     return server.failure
+
+
+def _leave(number: int, frame: Any) -> None:
+    """Obey a signal that comes before the server serves: nothing has to be put in order yet."""
+    del number, frame
+    raise SystemExit(0)
 
 
 def _announcing(settings: Settings, server: Server) -> Callable[[], None]:
@@ -147,15 +151,3 @@ def not_listening(settings: Settings, error: OSError) -> ConfigError:
     else:
         msg, hint = f"cannot serve: {error}", ""
     return ConfigError(msg, hint=hint)
-
-
-def _head_seq(folder: str) -> int:
-    """Give the last seq of a log that may not be there yet, for the length of the bar."""
-    try:
-        log = LmdbLog(folder, readonly=True)
-    except LogError:
-        return 0
-    try:
-        return log.head().seq
-    finally:
-        log.close()

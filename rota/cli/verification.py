@@ -42,8 +42,8 @@ def verify(
     log: EventLog,
     kept: Head | None = None,
     *,
-    progress: Callable[[int], None],
-    index_progress: Callable[[int], None],
+    progress: Callable[[int, int], None],
+    index_progress: Callable[[int, int], None],
 ) -> Verified:
     """Check the whole log. Raises LogCorrupt naming the first record that is wrong."""
     end = log.head()
@@ -71,7 +71,7 @@ def verify(
             _check_snapshot(snapshot, state)
             good += 1
         if item.seq % REPORT_EVERY == 0:
-            progress(item.seq)
+            progress(item.seq, end.seq)
     if Head(state.seq, digest) != end:
         msg = f"the log should end at {end.seq}, but record {state.seq + 1} cannot be read"
         raise LogCorrupt(state.seq + 1, msg, hint=RESTORE)
@@ -106,7 +106,7 @@ def _check_snapshot(snapshot: Snapshot, state: State) -> None:
 
 
 def _check_index(
-    log: EventLog, by_task: dict[str, array[int]], end: int, progress: Callable[[int], None]
+    log: EventLog, by_task: dict[str, array[int]], end: int, progress: Callable[[int, int], None]
 ) -> None:
     """Compare the index of every task with the records that are about it."""
     for number, (task, seqs) in enumerate(by_task.items(), start=1):
@@ -116,4 +116,4 @@ def _check_index(
             msg = f"the index of task {task} and record {wrong} do not agree"
             raise LogCorrupt(wrong, msg, hint=RESTORE)
         if number % REPORT_EVERY == 0:
-            progress(number)
+            progress(number, len(by_task))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain import events as e
-from rota.domain.task import IN_FLIGHT, ORDERLY, READY, TERMINAL, WAITING, Task
+from rota.domain.task import ASSIGNED, IN_FLIGHT, ORDERLY, READY, TERMINAL, WAITING, Task
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def decide_assignment(task: Task) -> e.TaskAssigned:
 
 def decide_start(task: Task | None, token: int) -> e.TaskStarted | None:
     """Begin the attempt that was assigned under `token`, if it is still the valid one."""
-    if task is None or task.token != token or task.state not in IN_FLIGHT:
+    if task is None or task.token != token or task.state is not ASSIGNED:
         return None
     return e.TaskStarted(task.id, task.agent, task.attempt)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rota.domain.task import Lane, Task
 
 _SLACK = 64
+_Parked = tuple[int, int, int, int, str, "Lane"]
+"""(in flight, since, priority, age, agent, lane): the smallest comes back first."""
 
 
 class SlotCounts(Protocol):
@@ -63,11 +65,11 @@ class Turns:
         self._orders = orders
         self._slots = slots
         self._paused = paused
-        self._limits = limits
+        self.limits = limits
         self._caps = {PUSH_LIMIT: limits.push, **{f"type:{n}": m for n, m in limits.types}}
         self._agents: dict[str, _AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
-        self._parked: dict[str, list[tuple[int, int, str, Lane]]] = {}
+        self._parked: dict[str, list[_Parked]] = {}
         self._loosened: set[str] = set()
         for agent, order in orders.items():
             for lane in order.lanes:
@@ -82,12 +84,12 @@ class Turns:
         if order is None or head is None:
             if order is None:
                 self._agents.pop(agent, None)
-            self._loosen(lane)
             return
         turn = self._agents.get(agent)
         if turn is None:
             turn = self._agents[agent] = _AgentTurn()
         if lane in turn.parked:
+            self._push_parked(turn.parked[lane], agent, lane)
             return
         full = self._full_limit(lane)
         if full is not None:
@@ -114,28 +116,21 @@ class Turns:
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Take note that a task of this lane gave its slot back."""
-        turn = self._agents.get(agent)
-        if turn is not None:
-            for parked, limit in turn.parked.items():
-                self._push_parked(limit, agent, parked)
-        self.offer(agent)
-        self._loosen(lane)
+        self._loosened.update(limit for limit in limits_of(lane) if limit in self._parked)
+        self.resumed(agent)
 
     def resumed(self, agent: str) -> None:
-        """Take note that the agent may be served again."""
-        order = self._orders.get(agent)
-        for lane in order.lanes if order is not None else ():
-            self.freed(agent, lane)
-
-    def held(self, agent: str) -> None:
-        """Take note that the agent may not be served now: others may use what it left open."""
-        order = self._orders.get(agent)
-        for lane in order.lanes if order is not None else ():
-            self._loosen(lane)
+        """Take note that the agent may be served again, or stands better than before."""
+        turn = self._agents.get(agent)
+        if turn is not None:
+            for lane, limit in turn.parked.items():
+                self._push_parked(limit, agent, lane)
+                self._loosened.add(limit)
+        self.offer(agent)
 
     def next(self) -> Task | None:
         """Say which task gets the next slot; None if no slot or nobody to give it to."""
-        if self._slots.total >= self._limits.inflight:
+        if self._slots.total >= self.limits.inflight:
             return None
         if self._loosened:
             self._unpark()
@@ -155,9 +150,6 @@ class Turns:
         """Take note that the task was given its slot (projections already show it)."""
         self.head_changed(task.agent, task.lane)
         self.offer(task.agent)
-        self._loosen(task.lane)
-        if self._parked and self._held(task.agent):
-            self.held(task.agent)
 
     def _best(self, agent: str) -> Task | None:
         """Find the agent's best task whose lane is open, parking lanes found full."""
@@ -181,7 +173,7 @@ class Turns:
     def _held(self, agent: str) -> bool:
         return (
             agent in self._paused
-            or self._slots.of_agent(agent) >= self._limits.inflight_per_agent
+            or self._slots.of_agent(agent) >= self.limits.inflight_per_agent
         )
 
     def _is_current(self, item: tuple[int, int, str]) -> bool:
@@ -197,13 +189,6 @@ class Turns:
         cap = self._caps.get(limit)
         return cap is None or self._slots.of_limit(limit) < cap
 
-    def _loosen(self, lane: Lane) -> None:
-        """Let the lanes parked under this lane's limits be looked at, where there is room."""
-        if self._parked:
-            for limit in limits_of(lane):
-                if limit in self._parked and self._has_room(limit):
-                    self._loosened.add(limit)
-
     def _full_limit(self, lane: Lane) -> str | None:
         for limit in limits_of(lane):
             if not self._has_room(limit):
@@ -215,42 +200,61 @@ class Turns:
         self._push_parked(limit, agent, lane)
 
     def _push_parked(self, limit: str, agent: str, lane: Lane) -> None:
-        order = self._orders.get(agent)
-        if order is None:
+        entry = self._parked_entry(agent, lane)
+        if entry is None:
             return
         heap = self._parked.setdefault(limit, [])
-        heappush(heap, (self._slots.of_agent(agent), order.since, agent, lane))
+        heappush(heap, entry)
         if len(heap) > 2 * len(self._agents) + _SLACK:
-            fresh = {(item[2], item[3]) for item in heap if self._is_parked(limit, item)}
-            heap[:] = [
-                (self._slots.of_agent(a), self._orders[a].since, a, other) for a, other in fresh
-            ]
+            lanes = {(item[4], item[5]) for item in heap if self._is_parked(limit, item)}
+            fresh = (self._parked_entry(*each) for each in lanes)
+            heap[:] = [item for item in fresh if item is not None]
             heapify(heap)
 
-    def _is_parked(self, limit: str, item: tuple[int, int, str, Lane]) -> bool:
-        turn = self._agents.get(item[2])
-        return turn is not None and turn.parked.get(item[3]) == limit
+    def _parked_entry(self, agent: str, lane: Lane) -> _Parked | None:
+        """Give a parked lane's place among those of its limit: fairest agent, then best head."""
+        order = self._orders.get(agent)
+        head = order.head(lane) if order is not None else None
+        if order is None or head is None:
+            return None
+        inflight = self._slots.of_agent(agent)
+        return (inflight, order.since, head.priority, head.created_seq, agent, lane)
+
+    def _is_parked(self, limit: str, item: _Parked) -> bool:
+        turn = self._agents.get(item[4])
+        return turn is not None and turn.parked.get(item[5]) == limit
 
     def _unpark(self) -> None:
-        """Bring back the fairest parked lane of each limit that has room again."""
+        """Bring back the fairest parked lane of each limit that has room.
+
+        So whoever is chosen next is fairer than all that stay parked under a limit with room.
+        """
         for limit in sorted(self._loosened):
-            self._loosened.discard(limit)
             heap = self._parked.get(limit)
             while heap and self._has_room(limit):
-                inflight, since, agent, lane = item = heappop(heap)
-                order, turn = self._orders.get(agent), self._agents.get(agent)
-                if turn is None or not self._is_parked(limit, item):
-                    continue
-                if order is None or order.head(lane) is None:
-                    del turn.parked[lane]
-                    continue
-                if self._held(agent):
-                    continue  # `freed` or a resume offers the agent, and its lanes, again
-                if (inflight, since) != (self._slots.of_agent(agent), order.since):
-                    self._push_parked(limit, agent, lane)
-                    continue
-                del turn.parked[lane]
-                self.head_changed(agent, lane)
-                break
-            if not heap:
-                self._parked.pop(limit, None)
+                if self._unpark_one(limit, heap):
+                    break
+            else:
+                self._loosened.discard(limit)
+                if not heap:
+                    self._parked.pop(limit, None)
+
+    def _unpark_one(self, limit: str, heap: list[_Parked]) -> bool:
+        """Look at the fairest parked lane of a limit; True if it was brought back."""
+        item = heappop(heap)
+        agent, lane = item[4], item[5]
+        if not self._is_parked(limit, item):
+            return False
+        turn = self._agents[agent]
+        entry = self._parked_entry(agent, lane)
+        if entry is None:
+            del turn.parked[lane]
+        elif self._held(agent):
+            pass  # `freed` or `resumed` brings the agent's lanes back
+        elif entry != item:
+            heappush(heap, entry)
+        else:
+            del turn.parked[lane]
+            self.head_changed(agent, lane)
+            return lane not in turn.parked
+        return False

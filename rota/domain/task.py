@@ -46,7 +46,12 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
     None: {"task_submitted": READY, "task_rejected": REJECTED},
     BLOCKED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
     SCHEDULED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
-    READY: {"task_assigned": ASSIGNED, "task_cancelled": CANCELLED, "task_expired": FAILED},
+    READY: {
+        "task_assigned": ASSIGNED,
+        "task_cancelled": CANCELLED,
+        "task_expired": FAILED,
+        "task_failed": FAILED,  # right after an interruption that must not be repeated
+    },
     ASSIGNED: {
         "task_started": RUNNING,
         "task_succeeded": SUCCEEDED,
@@ -160,14 +165,77 @@ class Task:
 
     def to_row(self) -> list[Any]:
         """Give all fields in the order of `ROW`, for a snapshot."""
-        return [getattr(self, name) for name in ROW]
+        return [
+            self.action,
+            self.agent,
+            self.assigned_at,
+            self.attempt,
+            self.by,
+            self.callback,
+            self.created_at,
+            self.created_seq,
+            self.deadline,
+            self.dialect,
+            self.entry,
+            self.error,
+            self.error_code,
+            self.error_details,
+            self.executor,
+            self.finished_at,
+            self.holds,
+            self.id,
+            self.interruptions,
+            self.on_interrupt,
+            self.params,
+            self.position,
+            self.priority,
+            self.ready_at,
+            self.ref,
+            self.result,
+            self.started_at,
+            self.state,
+            self.tab,
+            self.timeout_ms,
+            self.token,
+        ]
 
     @classmethod
     def from_row(cls, row: list[Any]) -> Task:
         """Build the task that `to_row` wrote."""
         task = cls.__new__(cls)
-        for name, value in zip(ROW, row, strict=True):
-            setattr(task, name, value)
+        (
+            task.action,
+            task.agent,
+            task.assigned_at,
+            task.attempt,
+            task.by,
+            task.callback,
+            task.created_at,
+            task.created_seq,
+            task.deadline,
+            task.dialect,
+            task.entry,
+            task.error,
+            task.error_code,
+            task.error_details,
+            task.executor,
+            task.finished_at,
+            task.holds,
+            task.id,
+            task.interruptions,
+            task.on_interrupt,
+            task.params,
+            task.position,
+            task.priority,
+            task.ready_at,
+            task.ref,
+            task.result,
+            task.started_at,
+            task.state,
+            task.tab,
+            task.timeout_ms,
+            task.token,
+        ) = row
         task.state = TaskState(task.state)
         return task
 

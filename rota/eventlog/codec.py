@@ -9,7 +9,7 @@ an unknown kind or a newer version is refused by name, never skipped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
@@ -18,6 +18,8 @@ from rota.errors import LogCorrupt, LogTooNew
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    _Reader = tuple[type[Any], tuple[str, ...], tuple[str, ...], tuple[Any, ...], frozenset[str]]
 
 
 _LIFTED = ("task", "agent")
@@ -46,6 +48,17 @@ _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str]
     for cls, kind in KINDS.items()
 }
 _TASK_FIRST = ("task", "agent")
+
+
+def _reader(cls: type[Any]) -> _Reader:
+    optional = tuple(cls._field_defaults)
+    required = tuple(name for name in cls._fields if name not in optional)
+    return cls, required, optional, tuple(cls._field_defaults.values()), frozenset(cls._fields)
+
+
+_READERS: dict[tuple[str, int], _Reader] = {
+    (kind, VERSIONS[kind]): _reader(cls) for kind, cls in CLASSES.items()
+}
 
 
 def encode(record: e.Record) -> bytes:
@@ -79,23 +92,28 @@ def decode(body: bytes) -> e.Record:
     """Read a body as a record of today's classes. Raises LogCorrupt or LogTooNew."""
     try:
         raw = orjson.loads(body)
-        kind = raw["kind"]
-        cls = CLASSES.get(kind)
-        if cls is None or raw["v"] != VERSIONS[kind]:
+        reader = _READERS.get((raw["kind"], raw["v"]))
+        if reader is None:
             raw = _upcast(raw)
-            kind = raw["kind"]
-            cls = CLASSES[kind]
+            reader = _READERS[raw["kind"], raw["v"]]
+        cls, required, optional, defaults, known = reader
         data = raw["data"]
         if "task" in raw:
             data["task"] = raw["task"]
         if "agent" in raw:
             data["agent"] = raw["agent"]
-        return e.Record(raw["seq"], raw["at"], cls(**data), raw.get("by", ""), raw.get("cause", 0))
-    except (KeyError, TypeError, ValueError) as error:
+        if not data.keys() <= known:
+            msg = f"unknown fields {sorted(data.keys() - known)}"
+            raise ValueError(msg)
+        values = [data[name] for name in required]
+        values += map(data.get, optional, defaults)
+        event = tuple.__new__(cls, values)
+        return e.Record(raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         seq = _seq_of(body)
         raise LogCorrupt(
             seq,
-            f"record {seq} is not one of rota's: {error}",
+            f"record {seq} is not one of rota's: {error!r}",
             hint="restore the data folder from a copy; `rota verify` checks one",
         ) from error
 

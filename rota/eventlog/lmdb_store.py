@@ -9,8 +9,6 @@ short and verify the chain; a lock keeps them out while the map is grown.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import struct
 import threading
 from hashlib import blake2b
@@ -19,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
+from rota.errors import LogCorrupt, LogTooNew, LogUnusable
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
+from rota.eventlog.data_folder import DataFolder
 from rota.eventlog.port import FORMAT_VERSION, Head, Snapshot, Stored
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ MAP_BYTES_MAX = 1 << 46
 PROBE_BYTES = 256 << 10
 READ_BYTES_MAX = 8 << 20
 SNAPSHOTS_KEPT = 2
-UNSAFE_FILESYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph")
 
+_DATABASES = (("meta", False), ("events", False), ("by_task", True), ("snapshots", False))
 _SEQ = struct.Struct(">Q")
 _SNAPSHOT_HEAD = struct.Struct(">32sI32s")
 _RESTORE = "restore the data folder from a copy; `rota verify` checks one"
@@ -55,13 +54,14 @@ class LmdbLog:
         self._readonly = readonly
         self._map_bytes = map_bytes
         self._guard = threading.Lock()
-        self._lock_fd = -1
+        self._held: DataFolder | None = None
         self._env: Any = None
         if readonly and not (self.folder / "data.mdb").exists():
             msg = f"there is no log in {self.folder}"
             raise LogUnusable(msg, hint="give the folder that `rota serve --data-dir` used")
         try:
-            self._prepare_folder(allow_network_fs=allow_network_fs)
+            if not readonly:
+                self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
             self._open()
         except OSError as error:
             self.close()
@@ -72,24 +72,6 @@ class LmdbLog:
             raise
 
     # -- opening -----------------------------------------------------------------------------
-
-    def _prepare_folder(self, *, allow_network_fs: bool) -> None:
-        if self._readonly:
-            return
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kind = _filesystem_of(self.folder)
-        if kind.startswith(UNSAFE_FILESYSTEMS) and not allow_network_fs:
-            msg = f"{self.folder} is on {kind}, where locks and syncs cannot be trusted"
-            raise LogUnusable(msg, hint="use a local disk, or set server.allow_network_fs")
-        self._lock_fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(self._lock_fd, 32, 0).decode(errors="replace").strip()
-            msg = f"another rota server (process {owner or 'unknown'}) uses {self.folder}"
-            raise LogLocked(msg, hint="stop it, or give another --data-dir") from None
-        os.ftruncate(self._lock_fd, 0)
-        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     def _open(self) -> None:
         data = self.folder / "data.mdb"
@@ -106,30 +88,46 @@ class LmdbLog:
                 lib_version=0,
                 max_spare_txns=4,
             )
+            self._check_size(data)
             self._env.reader_check()
             self._open_databases()
         except lmdb.Error as error:
             msg = f"cannot open the log in {self.folder}: {error}"
             raise LogUnusable(msg, hint=_RESTORE) from error
 
+    def _check_size(self, data: Path) -> None:
+        """Refuse a file that ends before its last page: reading there would kill the process."""
+        pages = self._env.info()["last_pgno"] + 1
+        if data.stat().st_size < pages * self._env.stat()["psize"]:
+            msg = f"the log in {self.folder} is cut short"
+            raise LogUnusable(msg, hint=_RESTORE)
+
     def _open_databases(self) -> None:
         create = not self._readonly
+        if self._readonly:
+            # A handle opened within a read-only transaction is lost with it.
+            for name, dupsort in _DATABASES:
+                self._db[name] = self._env.open_db(name.encode(), create=False, dupsort=dupsort)
         with self._env.begin(write=create) as txn:
-            self._db["meta"] = self._env.open_db(b"meta", txn=txn, create=create)
+            if create:
+                self._db["meta"] = self._env.open_db(b"meta", txn=txn)
             found = txn.get(b"format", db=self._db["meta"])
+            if found is not None and not found.isdigit():
+                msg = f"the log in {self.folder} does not say its format"
+                raise LogUnusable(msg, hint=_RESTORE)
             if found is not None and int(found) > FORMAT_VERSION:
                 msg = (
                     f"the log in {self.folder} has format {int(found)}; "
                     f"this rota reads up to {FORMAT_VERSION}"
                 )
                 raise LogTooNew(msg, hint="use the rota that wrote it, or a newer one")
-            if found is None and create:
+            if not create:
+                return
+            if found is None:
                 txn.put(b"format", b"%d" % FORMAT_VERSION, db=self._db["meta"])
                 txn.put(b"shard", b"0", db=self._db["meta"])
-            for name, dupsort in (("events", False), ("by_task", True), ("snapshots", False)):
-                self._db[name] = self._env.open_db(
-                    name.encode(), txn=txn, create=create, dupsort=dupsort
-                )
+            for name, dupsort in _DATABASES:
+                self._db[name] = self._env.open_db(name.encode(), txn=txn, dupsort=dupsort)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -205,17 +203,14 @@ class LmdbLog:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def _begin(self) -> Any:
-        if self._env is None:
-            msg = "the log is being reopened"
-            raise LogUnusable(msg)
-        return self._env.begin()
+    def _reading(self) -> _Reading:
+        return _Reading(self)
 
     def read(self, after: int, limit: int) -> list[Stored]:
         """Give up to `limit` verified records after `after` (fewer, if they are large)."""
         found: list[Stored] = []
         size = 0
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             cursor = txn.cursor(self._db["events"])
             if after > 0:
                 if not cursor.set_key(_SEQ.pack(after)):
@@ -252,7 +247,7 @@ class LmdbLog:
     def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
         """Give the verified records of one task, oldest first."""
         found: list[Stored] = []
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             cursor = txn.cursor(self._db["by_task"])
             if not cursor.set_key(task_id.encode()[:511] or b"\0"):
                 return found
@@ -273,12 +268,12 @@ class LmdbLog:
 
     def has_task(self, task_id: str) -> bool:
         """Whether any record is indexed under this task."""
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             return txn.get(task_id.encode()[:511] or b"\0", db=self._db["by_task"]) is not None
 
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             cursor = txn.cursor(self._db["events"])
             if not cursor.last():
                 return Head(0, GENESIS)
@@ -286,7 +281,7 @@ class LmdbLog:
 
     def epoch(self) -> int:
         """Give the epoch under which appends are accepted now."""
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             return int(txn.get(b"epoch", b"0", db=self._db["meta"]))
 
     # -- snapshots ---------------------------------------------------------------------------
@@ -299,10 +294,11 @@ class LmdbLog:
 
         def put(txn: Any) -> None:
             cursor = txn.cursor(self._db["snapshots"])
-            kept = [bytes(key) for key in cursor.iternext(keys=True, values=False)]
+            new = _SEQ.pack(snapshot.seq)
+            kept = [key for key in cursor.iternext(keys=True, values=False) if key != new]
             for key in kept[: max(0, len(kept) - SNAPSHOTS_KEPT + 1)]:
                 txn.delete(key, db=self._db["snapshots"])
-            txn.put(_SEQ.pack(snapshot.seq), head + snapshot.blob, db=self._db["snapshots"])
+            txn.put(new, head + snapshot.blob, db=self._db["snapshots"])
 
         self._write(put)
         reach("snapshot.saved")
@@ -310,7 +306,7 @@ class LmdbLog:
     def load_snapshots(self) -> list[Snapshot]:
         """Give the snapshots that are whole, newest first."""
         found: list[Snapshot] = []
-        with self._guard, self._begin() as txn:
+        with self._reading() as txn:
             for key, value in txn.cursor(self._db["snapshots"]).iterprev():
                 if len(value) < _SNAPSHOT_HEAD.size:
                     continue
@@ -325,9 +321,44 @@ class LmdbLog:
         env, self._env = self._env, None
         if env is not None:
             env.close()
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        if self._held is not None:
+            self._held.close()
+
+
+class _Reading:
+    """One short read transaction, under the guard; LMDB's own errors become ours."""
+
+    __slots__ = ("_guard", "_log", "_txn")
+
+    def __init__(self, log: LmdbLog) -> None:
+        self._log, self._guard = log, log._guard  # noqa: SLF001 - two halves of one thing
+
+    def __enter__(self) -> Any:
+        self._guard.acquire()
+        try:
+            env = self._log._env  # noqa: SLF001
+            if env is None:
+                msg = "the log is being reopened"
+                raise LogUnusable(msg)
+            self._txn = env.begin()
+        except BaseException as error:
+            self._guard.release()
+            self._translate(error)
+            raise
+        return self._txn
+
+    @staticmethod
+    def _translate(error: BaseException | None) -> None:
+        if isinstance(error, lmdb.Error):
+            msg = f"the log cannot be read: {error}"
+            raise LogUnusable(msg, hint=_RESTORE) from error
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        try:
+            self._txn.abort()
+        finally:
+            self._guard.release()
+        self._translate(error)
 
 
 def _broken(seq: int) -> LogCorrupt:
@@ -336,19 +367,3 @@ def _broken(seq: int) -> LogCorrupt:
 
 def _missing(seq: int) -> LogCorrupt:
     return LogCorrupt(seq, f"record {seq} is missing", hint=_RESTORE)
-
-
-def _filesystem_of(folder: Path) -> str:
-    """Name the type of the file system a folder is on; empty where it cannot be told."""
-    best, kind = "", ""
-    try:
-        lines = Path("/proc/mounts").read_text().splitlines()
-    except OSError:
-        return ""
-    where = str(folder.resolve())
-    for line in lines:
-        _, point, fstype, *_ = line.split()
-        inside = where == point or where.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, fstype
-    return kind

@@ -78,7 +78,8 @@ class MemoryLog:
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, dropping all but the newest two."""
-        self._snapshots = sorted([*self._snapshots, snapshot], key=lambda s: -s.seq)
+        kept = [old for old in self._snapshots if old.seq != snapshot.seq]
+        self._snapshots = sorted([*kept, snapshot], key=lambda each: -each.seq)
         del self._snapshots[_SNAPSHOTS_KEPT:]
 
     def load_snapshots(self) -> list[Snapshot]:

@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 PAGE_RECORDS = 2000
 
 
-def stored(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[Stored]:
-    """Give the verified records after `after`, up to and with `until_seq`."""
+def pages(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[list[Stored]]:
+    """Give the verified records after `after`, up to and with `until_seq`, a page at a time."""
     while until_seq is None or after < until_seq:
         limit = PAGE_RECORDS if until_seq is None else min(PAGE_RECORDS, until_seq - after)
         page = log.read(after, limit)
         if not page:
             return
-        yield from page
+        yield page
         after = page[-1].seq
+
+
+def stored(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[Stored]:
+    """Give the same one by one."""
+    for page in pages(log, after, until_seq):
+        yield from page
 
 
 def replay(
@@ -40,10 +46,11 @@ def replay(
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record]:
     """Give the decoded records after `after`, up to a seq or a moment."""
-    for item in stored(log, after, until_seq):
-        record = decode(item.body)
-        if until_at is not None and record.at > until_at:
-            return
-        yield record
-        if progress is not None and item.seq % PAGE_RECORDS == 0:
-            progress(item.seq)
+    for page in pages(log, after, until_seq):
+        for item in page:
+            record = decode(item.body)
+            if until_at is not None and record.at > until_at:
+                return
+            yield record
+        if progress is not None:
+            progress(page[-1].seq)

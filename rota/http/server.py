@@ -13,6 +13,7 @@ import gc
 import ipaddress
 import logging
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,40 @@ class Server:
         """Open the log, fold it, start the actors, then listen. Raises a RotaError or OSError."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         s = self.settings
+        listener = await self._bind()
+        try:
+            await self._open(progress)
+        except BaseException:
+            listener.close()
+            raise
+        self._http = web.ServerRunner(self.app.server(), shutdown_timeout=2.0)
+        await self._http.setup()
+        self._site = web.SockSite(self._http, listener, backlog=1024)
+        await self._site.start()
+        self.port = listener.getsockname()[1]
+        if self.config_path is not None:
+            self._background.append(asyncio.create_task(self._watch(self.config_path)))
+
+    async def _bind(self) -> socket.socket:
+        """Take the address first: who cannot listen must not touch the log."""
+        server = self.settings.server
+        found = await asyncio.get_running_loop().getaddrinfo(
+            server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, proto, _, address = found[0]
+        listener = socket.socket(family, kind, proto)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.setblocking(False)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    async def _open(self, progress: Callable[[int], None] | None) -> None:
+        """Open the log, fold it and start the actors."""
+        s = self.settings
         guard = CallbackGuard(s.webhooks.allow_hosts)
         clock = SystemClock()
         sender = CallbackSender(
@@ -128,20 +163,6 @@ class Server:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self.app = App(Bridge(self.shard, s, guard), s, self.config_path)
-        self._http = web.ServerRunner(self.app.server(), shutdown_timeout=2.0)
-        await self._http.setup()
-        try:
-            site = web.TCPSite(
-                self._http, s.server.host, s.server.port, backlog=1024, reuse_address=True
-            )
-            await site.start()
-        except OSError:
-            await self.stop(grace_s=0)
-            raise
-        self.port = self._http.addresses[0][1]
-        self._site = site
-        if self.config_path is not None:
-            self._background.append(asyncio.create_task(self._watch(self.config_path)))
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until a signal says stop."""
@@ -159,8 +180,7 @@ class Server:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if hasattr(self, "_site"):
-            await self._site.stop()
+        await self._site.stop()
         self.shard.drain()
         self.app.close()
         loop = asyncio.get_running_loop()

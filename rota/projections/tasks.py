@@ -72,7 +72,8 @@ class Tasks:
             task = ended.popleft()
             if self.before_change is not None:
                 self.before_change(task)
-            del self.by_id[task.id]
+            if self.by_id.get(task.id) is task:
+                del self.by_id[task.id]
 
     def load(self, tasks: list[Task]) -> None:
         """Take over the tasks of a snapshot, in their order."""

@@ -57,7 +57,7 @@ async def submit(shard: Shard, agent: str = "a1", **fields: Any) -> str:
     answer = Answer()
     command = SubmitTask(agent, "echo", "builtin", **fields)
     shard.admission.tell(m.SubmitTasks((command,), answer))
-    [admitted] = await asyncio.wait_for(answer.future, 10)
+    [admitted] = await asyncio.wait_for(answer.future, 5)
     return str(admitted.task)
 
 
@@ -332,11 +332,13 @@ def test_submitting_while_the_log_is_closed_for_reopening_is_storage_unavailable
         log = BrokenLog(LmdbLog(tmp_path / "data", map_bytes=64 << 20), 1, written=False)
 
         def has_task(task_id: str) -> bool:
+            del task_id
             msg = "the log is being reopened"
             raise LogUnusable(msg)
 
         shard = build(log)
         shard.start()
+        await until(lambda: shard.journal.durable_seq > 0, "it started")
         with pytest.raises(StorageUnavailable):
             await submit(shard)
         assert shard.degraded

@@ -231,7 +231,7 @@ class _Play:
 
     def start(self) -> None:
         limits = Limits(
-            queued=40, queued_per_agent=15, inflight=8, result_ttl_s=self._dice.choice([1, 3, 8])
+            queued=12, queued_per_agent=4, inflight=8, result_ttl_s=self._dice.choice([1, 3, 8])
         )
         seq = self.state.seq
         self.record(e.ServerStarted("test", limits_to(limits), seq))

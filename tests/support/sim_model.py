@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
 
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
+INTERRUPTIONS_MAX = 5
+SETTINGS = {e.ServerStarted, e.ConfigChanged, e.AgentPaused, e.AgentResumed, e.ActorFailed}
 FLYING = {"assigned", "running"}
 
 
@@ -29,6 +31,7 @@ class ModelTask:
 
     __slots__ = (
         "agent",
+        "assigned_at",
         "callback",
         "closed",
         "created_seq",
@@ -55,7 +58,7 @@ class ModelTask:
         self.callback = event.callback
         self.event = event
         self.state = "ready" if type(event) is e.TaskSubmitted else "rejected"
-        self.token = 0
+        self.token = self.assigned_at = 0
         self.ended_seq = 0 if self.state == "ready" else record.seq
         self.ended_kind = ""
         self.closed = ""
@@ -84,6 +87,7 @@ class Model:
         self.paused: set[str] = set()
         self.refused = 0
         self.assigned = 0
+        self.exact = 0
 
     # -- counting ------------------------------------------------------------------------------
 
@@ -146,24 +150,27 @@ class Model:
         if record.at < self.at:
             self.violated(f"record {record.seq} is dated before the one ahead of it")
         self.seq, self.at = record.seq, record.at
-        event: Any = record.event
-        kind = type(event)
-        if kind is e.TaskSubmitted or kind is e.TaskRejected:
+        if type(record.event) in SETTINGS:
+            self._setting(record.event)
+        elif type(record.event) in (e.TaskSubmitted, e.TaskRejected):
             self._born(record)
-        elif kind in (e.ServerStarted, e.ConfigChanged):
-            self.limits = limits_from(event.settings)
-        elif kind is e.AgentPaused:
-            self.paused.add(event.agent)
-        elif kind is e.AgentResumed:
-            self.paused.discard(event.agent)
-        elif kind is e.ActorFailed:
-            self.violated(f"{event.actor} failed on {event.message}: {event.error}")
-        elif kind is e.ResultRefused:
-            self._refused(event)
-        elif kind in (e.DeliverySucceeded, e.DeliveryFailed, e.DeliveryAbandoned):
-            self._delivery(event)
-        elif hasattr(event, "task"):
+        elif type(record.event) in (e.DeliverySucceeded, e.DeliveryFailed, e.DeliveryAbandoned):
+            self._delivery(record.event)
+        elif type(record.event) is e.ResultRefused:
+            self._refused(record.event)
+        elif type(record.event) is not e.ServerStopped:
             self._moved(record, exact=exact)
+
+    def _setting(self, event: Any) -> None:
+        """Fold what is about no task."""
+        if type(event) is e.AgentPaused:
+            self.paused.add(event.agent)
+        elif type(event) is e.AgentResumed:
+            self.paused.discard(event.agent)
+        elif type(event) is e.ActorFailed:
+            self.violated(f"{event.actor} failed on {event.message}: {event.error}")
+        else:
+            self.limits = limits_from(event.settings)
 
     def _born(self, record: Record) -> None:
         event: Any = record.event
@@ -210,10 +217,12 @@ class Model:
             return
         if name == "task_assigned":
             self._assignment(task, exact=exact)
-            task.token = record.seq
+            task.token, task.assigned_at = record.seq, record.at
             self.assigned += 1
         if name == "attempt_interrupted":
             task.interruptions += event.reason != "shutdown"
+            if task.interruptions > INTERRUPTIONS_MAX:
+                self.violated(f"{task.id} went back to its queue after too many interruptions")
         self.waiting.get(task.agent, {}).pop(task.id, None)
         self.flying.pop(task.id, None)
         task.state = to.value
@@ -226,8 +235,10 @@ class Model:
         else:
             task.ended_seq, task.ended_kind = record.seq, name
 
-    def _assignment(self, task: ModelTask, *, exact: bool) -> None:
+    def _assignment(self, task: ModelTask, *, exact: bool) -> None:  # noqa: C901 - a list
         limits = self.limits
+        if task.event.on_interrupt == "fail" and task.token:
+            self.violated(f"{task.id} must not run twice, and was assigned again")
         if len(self.flying) >= limits.inflight:
             self.violated(f"{task.id} was assigned over the cap of {limits.inflight} in flight")
         if self.in_flight(task.agent) >= limits.inflight_per_agent:
@@ -241,6 +252,7 @@ class Model:
             if other.lane == task.lane and other.rank < task.rank:
                 self.violated(f"{task.id} overtook {other.id}, which is ahead of it in its lane")
         if exact:
+            self.exact += 1
             turn = self.choice()
             if turn is not task:
                 name = turn.id if turn else "nobody"
@@ -272,6 +284,17 @@ class Model:
             task.closed = "abandoned"
 
     # -- at the end ----------------------------------------------------------------------------
+
+    def overdue(self, now: int) -> None:
+        """Judge a moment at which all that was due should have happened."""
+        for task in self.tasks.values():
+            if task.state in FINAL:
+                continue
+            if task.event.deadline is not None and task.event.deadline <= now:
+                self.violated(f"{task.id} is {task.state} after its deadline")
+            limit_ms = task.event.timeout_ms
+            if task.state in FLYING and limit_ms and task.assigned_at + limit_ms * 1000 <= now:
+                self.violated(f"{task.id} runs on after its timeout")
 
     def settled(self) -> None:
         """Judge the rest: everything that can end has ended."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 AGENTS = ("ann", "bob", "cyd", "dan", "eve")
 ACTIONS = ("echo", "sleep", "scan")
 HOSTS = ("http://one.test/hook", "http://two.test/hook", "http://three.test/hook")
-MOVES_MIN, MOVES_MAX = 250, 700
+MOVES_MIN, MOVES_MAX = 300, 1400
 REST_MOVES_MAX = 60_000
 SLICE_TASKS = 3
 S = 1_000_000
@@ -73,7 +73,9 @@ class Outcome(NamedTuple):
     stops: int
     failures: int
     assigned: int
+    exact: int
     refused: int
+    rejected: int
     snapshots: int
     sent: int
 
@@ -92,6 +94,7 @@ class World:
         self.log = SimLog()
         self.model = Model(self.violated)
         self._ids = 0
+        self.exact = 0
         self.waiting: list[SimReply] = []
         self.acks: dict[str, set[str]] = {}
         self.counts = dict.fromkeys(("crash", "stop", "snapshot", "sent", "due"), 0)
@@ -108,13 +111,14 @@ class World:
         self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
         self.snapshot_every = rng.choice((10, 30, 100, 100_000))
         self.merge_max = rng.choice((1, 3, 1000))
+        self.orderly = rng.random() < 0.3
         self.moves = rng.randint(MOVES_MIN, MOVES_MAX)
         weights = {
             "step": rng.choice((8, 20, 40)),
-            "loop": rng.choice((4, 12)),
-            "commit": rng.choice((1, 4, 12)),
-            "time": rng.choice((1, 3)),
-            "submit": rng.choice((1, 3, 6)),
+            "loop": rng.choice((6, 20)),
+            "commit": rng.choice((2, 6, 12)),
+            "time": rng.choice((1, 4)),
+            "submit": rng.choice((1, 2, 4)),
             "cancel": rng.choice((0, 0.3, 2)),
             "pause": rng.choice((0, 0.3)),
             "limits": rng.choice((0, 0, 0.3)),
@@ -161,6 +165,7 @@ class World:
 
     def refold(self) -> None:
         """Make the model anew from what is durable."""
+        self.exact += self.model.exact
         self.model = Model(self.violated)
         for item in self.log.read(0, 1 << 30):
             self.model.observe(decode(item.body))
@@ -185,10 +190,10 @@ class World:
         """Draw limits, mostly tight ones."""
         rng = self.rng
         return Limits(
-            queued=rng.choice((4, 12, 1000)),
-            queued_per_agent=rng.choice((3, 6, 100)),
+            queued=rng.choice((5, 20, 1000, 1000, 1000)),
+            queued_per_agent=rng.choice((3, 8, 100, 100, 100)),
             inflight=rng.choice((1, 3, 6, 20)),
-            inflight_per_agent=rng.choice((1, 2, 10)),
+            inflight_per_agent=rng.choice((1, 2, 3, 10)),
             push=rng.choice((1, 2, 4, 10)),
             result_ttl_s=rng.choice((1, 10, 300)),
             types=(("scan", rng.randint(1, 2)),) if rng.random() < 0.6 else (),
@@ -280,7 +285,7 @@ class World:
         if runtime not in running:
             running.clear()  # those of dropped actors have nothing to run
             return
-        for _ in range(self.rng.randint(1, 6)):
+        for _ in range(1 << 20 if self.orderly else self.rng.randint(1, 6)):
             if not runtime.step(self.rng.randrange):
                 self._idle(runtime)
                 return
@@ -306,12 +311,18 @@ class World:
             host.soon.popleft()()
         elif host.due():
             host.fire()
-        elif self._events and self._events[0][0] <= self.clock.now_us():
+        elif self._happens(self.clock.now_us()):
             heappop(self._events)[2]()
+
+    def _happens(self, now: int) -> bool:
+        """Whether something outside happens by now."""
+        return bool(self._events) and self._events[0][0] <= now
 
     def _do_commit(self) -> None:
         if self.line.waiting:
             self.line.work(self.rng.randint(1, self.merge_max))
+            if self.shard.state.seq == self.log.seq() and self.rng.random() < 0.02:
+                self._compare_live()
 
     def _do_time(self) -> None:
         rng = self.rng
@@ -409,7 +420,9 @@ class World:
             self.counts["stop"],
             self.log.failures,
             self.model.assigned,
+            self.exact + self.model.exact,
             self.model.refused,
+            sum(task.state == "rejected" for task in self.model.tasks.values()),
             max(self.counts["snapshot"], len(self.log.load_snapshots())),
             self.counts["sent"] + self.courier.sent,
         )
@@ -419,12 +432,23 @@ class World:
         self.calm = True
         self.log.broken = False
         self.rest()
+        while self.shard.degraded and self._pass_time():
+            pass
         for agent in self.agents:
             self._resume(agent)
         self.rest()
-        while (due := self._next_due()) is not None and self.violation is None:
+        while self._pass_time():
+            pass
+
+    def _pass_time(self) -> bool:
+        """Go on to the next moment at which anything is due, if there is one."""
+        due = self._next_due()
+        if due is not None:
             self.clock.move_to(due)
             self.rest()
+            if not self.shard.degraded:
+                self.model.overdue(self.clock.now_us())
+        return due is not None
 
     def rest(self) -> None:
         """Go on, at one moment, until there is nothing left to do."""
@@ -433,9 +457,7 @@ class World:
             now = self.clock.now_us()
             if host.running:
                 self.move("step")
-            elif host.soon or host.posted or host.due():
-                self.move("loop")
-            elif self._events and self._events[0][0] <= now:
+            elif host.soon or host.posted or host.due() or self._happens(now):
                 self.move("loop")
             elif self.line.waiting:
                 self.move("commit")
@@ -458,13 +480,17 @@ class World:
         for task_id, kinds in self.acks.items():
             for kind in kinds:
                 self._check_ack(task_id, kind)
-        digest = self._check_replay()
-        if shard.state.digest() != digest:
-            self.violated("the live state is not what the log tells")
+        self._check_replay()
+        self._compare_live()
         if self.violation is not None:
             raise self.violation
 
-    def _check_replay(self) -> str:
+    def _compare_live(self) -> None:
+        """Hold the live state against the log; everything is durable."""
+        if self.shard.state.digest() != rebuild(self.log, use_snapshots=False).digest():
+            self.violated("the live state is not what the log tells")
+
+    def _check_replay(self) -> None:
         """Fold the log from its start, through every prefix, and by way of the snapshots."""
         state, cut = State(), self.rng.randint(0, self.log.seq())
         at_cut = state.digest()
@@ -477,7 +503,6 @@ class World:
             self.violated("snapshot and tail give another state than the whole log")
         if rebuild(self.log, until_seq=cut).digest() != at_cut:
             self.violated(f"the state at {cut} is another by way of a snapshot")
-        return digest
 
     def close(self) -> None:
         """Leave nothing behind."""

@@ -1,0 +1,32 @@
+# Everything needs only Python 3.11 and make; the rest is installed into .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: run test lint types check bench clean
+
+run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000")
+	$(BIN)/rota serve $(ARGS)
+
+test: .venv/installed  ## every test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/installed  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed  ## types
+	$(BIN)/mypy
+
+check: test lint types  ## what CI runs
+
+bench: .venv/installed  ## every benchmark, with its floors
+	$(BIN)/python benchmarks/run_all.py $(ARGS)
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

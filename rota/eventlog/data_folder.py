@@ -1,0 +1,64 @@
+"""The folder a log lives in: private, local, and one server's at a time.
+
+Takes an exclusive lock that the kernel gives back when the process ends, however it ends. Refuses
+file systems whose locks and syncs cannot be trusted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from rota.errors import LogLocked, LogUnusable
+
+UNSAFE_FILESYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph")
+
+
+class DataFolder:
+    """A folder held for writing."""
+
+    def __init__(self, path: Path, *, allow_network_fs: bool = False) -> None:
+        """Make the folder if need be and lock it. Raises OSError or a LogError."""
+        self.path = path
+        self._lock_fd = -1
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kind = _filesystem_of(path)
+        if kind.startswith(UNSAFE_FILESYSTEMS) and not allow_network_fs:
+            msg = f"{path} is on {kind}, where locks and syncs cannot be trusted"
+            raise LogUnusable(msg, hint="use a local disk, or set server.allow_network_fs")
+        self._lock()
+
+    def _lock(self) -> None:
+        self._lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._lock_fd, 32, 0).decode(errors="replace").strip()
+            self.close()
+            msg = f"another rota server (process {owner or 'unknown'}) uses {self.path}"
+            raise LogLocked(msg, hint="stop it, or give another --data-dir") from None
+        os.ftruncate(self._lock_fd, 0)
+        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _filesystem_of(folder: Path) -> str:
+    """Name the type of the file system a folder is on; empty where it cannot be told."""
+    best, kind = "", ""
+    try:
+        lines = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    where = str(folder.resolve())
+    for line in lines:
+        _, point, fstype, *_ = line.split()
+        inside = where == point or where.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fstype
+    return kind

@@ -1,0 +1,213 @@
+"""`rota replay` and `rota verify`: on a folder at rest, beside a server, and on a damaged copy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.builders import START_US, chained, history, submitted
+from support.server_process import ServerProcess
+
+from rota.client.client import RotaClient
+from rota.clock import rfc3339
+from rota.domain.events import Record
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.eventlog.port import Snapshot, Stored
+from rota.projections.state import SNAPSHOT_VERSION, State
+
+EVENTS = 400
+
+
+@pytest.fixture(scope="session")
+def records() -> list[Record]:
+    return history(7, EVENTS)
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory, records) -> Path:
+    """A folder with a history and one good snapshot."""
+    folder = tmp_path_factory.mktemp("kept") / "data"
+    log = LmdbLog(folder, map_bytes=1 << 24)
+    chain = chained(records)
+    log.append(chain, 0, log.claim())
+    state = State()
+    for record in records[:200]:
+        state.apply(record)
+    log.save_snapshot(Snapshot(200, chain[199].digest, SNAPSHOT_VERSION, state.dump()))
+    log.close()
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, kept) -> Path:
+    """A copy of it that may be damaged."""
+    shutil.copytree(kept, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def state_after(records: list[Record], seq: int) -> State:
+    state = State()
+    for record in records[:seq]:
+        state.apply(record)
+    return state
+
+
+def damaged(folder: Path, at: bytes) -> None:
+    """Flip one bit of the only place where `at` is found."""
+    file = folder / "data.mdb"
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(at)] ^= 1
+    file.write_bytes(raw)
+
+
+# -- replay --------------------------------------------------------------------------------------
+
+
+def test_replay_gives_the_state_of_the_whole_log(typed, kept, records):
+    result = typed("replay", "--data-dir", kept, "--json")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    state = state_after(records, EVENTS)
+    assert summary["seq"] == summary["head"] == EVENTS
+    assert summary["digest"] == state.digest()
+    assert summary["queue"]["waiting"] == state.backlog.total
+
+
+@pytest.mark.parametrize("seq", [0, 1, 150, 200, 250, EVENTS])
+def test_replay_until_a_seq_gives_the_state_of_then(typed, kept, records, seq):
+    words = ("replay", "--data-dir", kept, "--until", seq, "--json")
+    digest = state_after(records, seq).digest()
+    assert json.loads(typed(*words).stdout)["digest"] == digest
+    assert json.loads(typed(*words, "--no-snapshots").stdout)["digest"] == digest
+
+
+def test_replay_until_a_moment_gives_the_state_of_then(typed, kept, records):
+    at = rfc3339(records[249].at)
+    summary = json.loads(typed("replay", "--data-dir", kept, "--until", at, "--json").stdout)
+    last = max(record.seq for record in records if record.at <= records[249].at)
+    assert summary["seq"] == last
+    assert summary["digest"] == state_after(records, last).digest()
+
+
+def test_replay_lists_tasks(typed, kept, records):
+    state = state_after(records, 300)
+    words = ("replay", "--data-dir", kept, "--until", "300", "--tasks")
+    tasks = json.loads(typed(*words, "--json").stdout)["tasks"]
+    assert [task["taskId"] for task in tasks] == [task.id for task in state.tasks]
+    shown = typed(*words).stdout
+    assert "state after event 300 of 400" in shown
+    assert all(task.id in shown for task in state.tasks)
+
+
+def test_replay_of_no_log_says_what_to_give(typed, tmp_path):
+    result = typed("replay", "--data-dir", tmp_path / "none")
+    assert result.exit_code == 1
+    assert "there is no log in" in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_replay_until_neither_a_seq_nor_a_moment_is_wrong_usage(typed, kept):
+    assert typed("replay", "--data-dir", kept, "--until", "yesterday").exit_code == 2
+
+
+# -- verify --------------------------------------------------------------------------------------
+
+
+def test_verify_of_a_good_log(typed, kept):
+    result = typed("verify", "--data-dir", kept, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["ok"], found["seq"], found["snapshots"]) == (True, EVENTS, 1)
+    assert found["eventsPerSecond"] > 0
+    text = typed("verify", "--data-dir", kept).stdout
+    assert f"head {EVENTS}:{found['digest']}" in text
+    assert "events/s" in text
+
+
+def test_verify_finds_a_flipped_bit_and_names_the_record(typed, folder):
+    damaged(folder, b'"seq":123,')
+    result = typed("verify", "--data-dir", folder)
+    assert result.exit_code == 4
+    assert "record 123 does not match its digest" in result.stderr
+    assert "restore the data folder" in result.stderr
+    found = json.loads(typed("verify", "--data-dir", folder, "--json").stdout)
+    assert (found["ok"], found["seq"]) == (False, 123)
+
+
+def test_verify_compares_with_a_head_kept_elsewhere(typed, kept, records):
+    chain = chained(records)
+    good = f"250:{chain[249].digest.hex()}"
+    assert typed("verify", "--data-dir", kept, "--head", good).exit_code == 0
+    for bad, said in (
+        (f"250:{chain[250].digest.hex()}", "is not the one that was kept"),
+        (f"{EVENTS + 1}:{bytes(32).hex()}", "records were cut off"),
+    ):
+        result = typed("verify", "--data-dir", kept, "--head", bad)
+        assert result.exit_code == 4
+        assert said in result.stderr
+    assert typed("verify", "--data-dir", kept, "--head", "250").exit_code == 2
+
+
+def appended(folder: Path, record: Stored) -> None:
+    log = LmdbLog(folder, map_bytes=1 << 24)
+    log.append([record], EVENTS, log.claim())
+    log.close()
+
+
+def test_verify_finds_a_record_that_lies_about_its_seq(typed, folder, records):
+    lying = Record(7, START_US, submitted("t_new"))
+    (item,) = chained([*records, lying])[-1:]
+    appended(folder, item._replace(seq=EVENTS + 1))
+    result = typed("verify", "--data-dir", folder)
+    assert result.exit_code == 4
+    assert f"record {EVENTS + 1} says that it is record 7" in result.stderr
+
+
+def test_verify_finds_a_record_missing_from_the_index(typed, folder, records):
+    record = Record(EVENTS + 1, records[-1].at, submitted("t_new"))
+    (item,) = chained([*records, record])[-1:]
+    appended(folder, item._replace(task=None))
+    result = typed("verify", "--data-dir", folder)
+    assert result.exit_code == 4
+    assert f"the index of task t_new and record {EVENTS + 1} do not agree" in result.stderr
+
+
+def test_verify_finds_a_snapshot_that_is_not_the_fold(typed, folder, records):
+    log = LmdbLog(folder, map_bytes=1 << 24)
+    digest = chained(records)[299].digest
+    wrong = state_after(records, 299)
+    wrong.seq = 300
+    log.save_snapshot(Snapshot(300, digest, SNAPSHOT_VERSION, wrong.dump()))
+    log.close()
+    result = typed("verify", "--data-dir", folder)
+    assert result.exit_code == 4
+    assert "the snapshot at 300" in result.stderr
+    assert "--no-snapshots" in result.stderr
+
+
+def test_verify_of_a_file_that_is_no_log_fails_with_a_sentence(typed, tmp_path):
+    (tmp_path / "data.mdb").write_bytes(b"\1" * 8192)
+    result = typed("verify", "--data-dir", tmp_path)
+    assert result.exit_code in (1, 4)
+    assert "error: " in result.stderr
+
+
+# -- beside a running server ---------------------------------------------------------------------
+
+
+def test_audit_of_a_folder_that_is_being_served(typed, tmp_path):
+    with ServerProcess(tmp_path / "data") as process:
+        client = RotaClient(process.url)
+        task = client.wait(client.submit("echo", "a")["taskId"], 10)["taskId"]
+        client.submit("wait-here", "a")
+        head = client.head()
+        kept = f"{head['seq']}:{head['digest']}"
+        folder = ("--data-dir", process.data_dir)
+        assert typed("verify", *folder, "--head", kept).exit_code == 0
+        summary = json.loads(typed("replay", *folder, "--tasks", "--json").stdout)
+        shown = client.get(task)
+    assert summary["queue"]["waiting"] + summary["inflight"]["total"] == 1
+    assert summary["tasks"][0] == shown
+    assert typed("verify", *folder, "--head", kept).exit_code == 0

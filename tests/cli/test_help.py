@@ -1,0 +1,60 @@
+"""Every command explains itself; the program starts as a module."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.server_process import REPOSITORY
+
+from rota import __version__
+from rota.cli import COMMANDS
+
+WITH_JSON = sorted(set(COMMANDS) - {"serve"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_has_an_example(typed, command):
+    result = typed(command, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"rota {command}" in result.output
+
+
+@pytest.mark.parametrize("command", WITH_JSON)
+def test_every_command_that_prints_data_can_print_json(typed, command):
+    assert "--json" in typed(command, "--help").output
+
+
+def test_help_names_every_command(typed):
+    result = typed("--help")
+    assert all(f"\n  {command} " in result.output for command in COMMANDS)
+
+
+def test_unknown_command_is_wrong_usage(typed):
+    assert typed("frobnicate").exit_code == 2
+
+
+def test_program_starts_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "rota", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.stdout == f"rota, version {__version__}\n"
+
+
+def test_asking_a_server_does_not_load_one():
+    code = "import sys, rota.cli.client; print('aiohttp' in sys.modules, 'lmdb' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.stdout == "False False\n"

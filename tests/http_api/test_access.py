@@ -1,0 +1,192 @@
+"""Who may ask, under which name, how many at once; and the id that every answer carries."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+import pytest
+from support.http_server import Rota, Servers, until
+
+from rota.errors import ConfigError
+from rota.http.routes import ROUTES
+
+OPS, DEV = "ops-token-" + "o" * 20, "dev-token-" + "d" * 20
+
+
+@pytest.fixture
+def rota(serve: Servers) -> Rota:
+    return serve()
+
+
+@pytest.fixture
+def guarded(serve: Servers) -> Rota:
+    """A server that wants tokens."""
+    return serve({"server": {"tokens": {"ops": OPS, "dev": DEV}}})
+
+
+# -- request ids ---------------------------------------------------------------------------------
+
+
+def test_every_answer_carries_a_request_id(rota: Rota) -> None:
+    asked = [("GET", r.path.replace("{id}", "x")) for r in ROUTES if r.method == "GET"]
+    asked = [(method, path) for method, path in asked if path != "/v1/events/stream"]
+    asked += [("POST", "/tasks"), ("DELETE", "/tasks"), ("GET", "/nowhere")]
+    seen = set()
+    for method, path in asked:
+        answer = rota.request(method, path)
+        assert answer.headers["x-request-id"], path
+        seen.add(answer.headers["x-request-id"])
+    assert len(seen) == len(asked)
+
+
+@pytest.mark.parametrize("given", ["abc", "A.b_c:d-9", "x" * 128])
+def test_a_safe_request_id_is_echoed(rota: Rota, given: str) -> None:
+    answer = rota.request("GET", "/nowhere", headers={"X-Request-ID": given})
+    assert answer.headers["x-request-id"] == given
+    assert answer.json["requestId"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "é", "a\tb", '"><script>', "a/b"])
+def test_an_unsafe_request_id_is_replaced(rota: Rota, given: str) -> None:
+    answer = rota.request("GET", "/health", headers={"X-Request-ID": given})
+    assert answer.status == 200
+    assert answer.headers["x-request-id"] != given
+    assert answer.headers["x-request-id"].startswith("req_")
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", "Bearer nope", f"Basic {OPS}", OPS, f"Bearer {OPS}x",
+     f"Bearer {OPS[:-1]}", "Bearer \xe9"],
+)  # fmt: skip
+def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    for route in ROUTES:
+        answer = guarded.request(route.method, route.path.replace("{id}", "x"), headers=headers)
+        if route.public:
+            assert answer.status == 200
+            continue
+        assert answer.status == 401, route
+        assert answer.json["code"] == "unauthorized"
+        assert answer.headers["www-authenticate"] == "Bearer"
+    guarded.token = OPS
+    assert {event["kind"] for event in guarded.events()} <= {"server_started"}
+
+
+def test_the_principal_is_recorded(guarded: Rota) -> None:
+    guarded.token = DEV
+    native, tab = guarded.submit_native(action="waits"), guarded.submit("bob", "waits")
+    guarded.token = OPS
+    guarded.post(f"/v1/tasks/{native}/cancel")
+    guarded.post(f"/tasks/{tab}/cancel")
+    guarded.post("/v1/agents/ann/pause")
+    found = [(event["kind"], event["by"]) for event in guarded.events() if "by" in event]
+    assert found == [
+        ("task_submitted", "dev"),
+        ("task_submitted", "dev"),
+        ("task_cancelled", "ops"),
+        ("task_cancelled", "ops"),
+        ("agent_paused", "ops"),
+    ]
+
+
+def test_bearer_is_spelled_in_any_case(guarded: Rota) -> None:
+    answer = guarded.request("GET", "/v1/tasks", headers={"Authorization": f"bEARER {OPS}"})
+    assert answer.status == 200
+
+
+def test_a_server_does_not_listen_beyond_loopback_without_tokens(serve: Servers) -> None:
+    with pytest.raises(ConfigError, match="tokens"):
+        serve({"server": {"host": "0.0.0.0"}})
+
+
+def test_short_tokens_are_refused(serve: Servers) -> None:
+    with pytest.raises(ConfigError, match="16"):
+        serve({"server": {"tokens": {"ops": "short"}}})
+
+
+# -- browsers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", "x"])
+def test_pages_of_other_origins_are_refused(rota: Rota, origin: str) -> None:
+    for method, path in (("GET", "/v1/tasks"), ("POST", "/tasks"), ("GET", "/health")):
+        answer = rota.request(method, path, headers={"Origin": origin})
+        assert (answer.status, answer.json["code"]) == (403, "foreign_origin")
+
+
+def test_rotas_own_pages_are_served(rota: Rota) -> None:
+    own = f"http://127.0.0.1:{rota.port}"
+    assert rota.request("GET", "/v1/tasks", headers={"Origin": own}).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@x", "10.0.0.1"])
+def test_foreign_hosts_are_refused(rota: Rota, host: str) -> None:
+    """A name that somebody else makes resolve to the loopback is not ours."""
+    answer = rota.request("GET", "/v1/tasks", headers={"Host": host})
+    assert (answer.status, answer.json["code"]) == (403, "foreign_host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9867", "127.0.0.1", "127.8.8.8:1", "[::1]:5"])
+def test_loopback_hosts_are_served(rota: Rota, host: str) -> None:
+    assert rota.request("GET", "/v1/tasks", headers={"Host": host}).status == 200
+
+
+# -- connections ---------------------------------------------------------------------------------
+
+
+def test_connections_above_the_cap_get_503_and_those_below_go_on(serve: Servers) -> None:
+    rota = serve({"server": {"connections_max": 3}})
+    ask = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        held = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", rota.port), 10))
+            for _ in range(3)
+        ]
+        for sock in held:
+            sock.sendall(ask)
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        answer = rota.get("/health/live")
+        assert (answer.status, answer.json["code"]) == (503, "too_many_connections")
+        assert answer.headers["retry-after"]
+        held[0].sendall(ask)
+        assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
+    until(lambda: rota.get("/health/live").status == 200, what="there is room again")
+
+
+def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) -> None:
+    rota = serve({"server": {"connections_max": 1}})
+    with rota.connected() as sock:
+        sock.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        sock.recv(65536)
+        answer = rota.get("/health/live")
+        assert answer.status == 503
+        assert answer.headers["x-request-id"] == answer.json["requestId"]
+
+
+def test_a_refused_connection_is_closed(serve: Servers) -> None:
+    rota = serve({"server": {"connections_max": 1}})
+    with rota.connected() as first:
+        first.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first.recv(65536)
+        asked = rota.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert asked.startswith(b"HTTP/1.1 503")
+
+
+def test_those_who_came_first_are_served_whoever_comes_after(serve: Servers) -> None:
+    """Connections above the cap are the ones to refuse, also when they only sit there."""
+    rota = serve({"server": {"connections_max": 2}})
+    ask = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(rota.connected())
+        first.sendall(ask)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        for _ in range(5):
+            stack.enter_context(rota.connected())
+        until(lambda: rota.inside(lambda server: len(server.app._server.connections)) >= 2)
+        first.sendall(ask)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
