@@ -170,7 +170,7 @@ def test_reading_only_sees_the_records_and_writes_none(tmp_path: Path) -> None:
 def test_a_network_file_system_is_refused_unless_it_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.eventlog.lmdb_store._filesystem_of", lambda _: "nfs4")
+    monkeypatch.setattr("rota.eventlog.data_folder._filesystem_of", lambda _: "nfs4")
     with pytest.raises(LogUnusable, match="is on nfs4"):
         LmdbLog(tmp_path / "data")
     LmdbLog(tmp_path / "data", allow_network_fs=True).close()

@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.http_server import Rota, Servers, until
 
 from rota import __version__
+from rota.errors import LogUnusable
 from rota.http.routes import ROUTES
+from rota.http.server import Server
 
 
 @pytest.fixture
@@ -47,9 +49,15 @@ def test_a_full_disk_makes_it_degraded_and_read_only_until_there_is_room(rota: R
     kept = rota.submit_native(action="waits")
 
     def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise LogUnusable("No space left on device")
 
-    rota.inside(lambda server: setattr(server.shard.log, "append", full))
+    def fill(server: Server) -> None:
+        server.shard.log.append = server.shard.log.reopen = full
+
+    def make_room(server: Server) -> None:
+        del server.shard.log.append, server.shard.log.reopen
+
+    rota.inside(fill)
     body = {"agentId": "ann", "action": "waits"}
     for path in ("/v1/tasks", "/tasks"):
         answer = rota.post(path, body)
@@ -65,7 +73,7 @@ def test_a_full_disk_makes_it_degraded_and_read_only_until_there_is_room(rota: R
     assert rota.task(kept)["state"] == "queued"
     assert rota.get("/tasks").json["count"] == 1
     assert b"rota_degraded 1.0" in rota.get("/metrics").body
-    rota.inside(lambda server: delattr(server.shard.log, "append"))
+    rota.inside(make_room)
     until(lambda: rota.post("/v1/tasks", body).status == 202, what="writing goes on by itself")
     assert rota.get("/health").json["status"] == "ok"
     assert rota.get("/tasks").json["count"] == 2
