@@ -1,7 +1,7 @@
 """Does one dispatch cost more when a million tasks wait?
 
-Builtin tasks of many agents wait behind a small cap on tasks in flight; each completion frees a slot
-and dispatches the next. Measured in the production shard on a memory log (the disk is not the
+Builtin tasks of many agents wait behind a small cap on tasks in flight; each completion frees a
+slot and dispatches the next. Measured in the production shard on a memory log (the disk is not the
 question here), per completed-and-dispatched task, with 1,000 and with 1,000,000 waiting.
 """
 
@@ -62,7 +62,7 @@ class HeldRunner:
 
     def start(self, attempt, ended):
         self.running.append(ended)
-        return lambda reason: None
+        return lambda _: None
 
 
 class Ignore:
@@ -79,8 +79,13 @@ def build(agents, waiting):
     """Make a shard in which that many tasks wait."""
     host, runner = StepHost(), HeldRunner()
     shard = Shard(
-        MemoryLog(), host, limits=Limits(ROOM, ROOM, 20, 10, 20, 1), line=ForgetfulLine,
-        runner=runner, courier=None, snapshot_every=ROOM,
+        MemoryLog(),
+        host,
+        limits=Limits(ROOM, ROOM, 20, 10, 20, 1),
+        line=ForgetfulLine,
+        runner=runner,
+        courier=None,
+        snapshot_every=ROOM,
         new_id=(f"tsk_{n:08d}" for n in range(ROOM)).__next__,
     )
     shard.start()
@@ -134,7 +139,10 @@ def main():
         ("one dispatch, 1,000 tasks of 1,000 agents wait", few * 1e6, "µs", "", None),
         (
             f"one dispatch, {args.tasks:,} tasks of {args.agents:,} agents wait",
-            many * 1e6, "µs", "", None,
+            many * 1e6,
+            "µs",
+            "",
+            None,
         ),
         ("ratio", many / few, "x", "at most 2", many / few <= 2),
         ("memory per waiting task", per_task, "bytes", "at most 2,048", per_task <= 2048),

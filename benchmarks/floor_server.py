@@ -6,14 +6,17 @@ import orjson
 import uvloop
 from aiohttp import web
 
-ANSWER = {"taskId": "tsk_00000000", "state": "ready", "position": 1, "createdAt": "2026-01-01T00:00:00Z"}
+ANSWER = {
+    "taskId": "tsk_00000000",
+    "state": "ready",
+    "position": 1,
+    "createdAt": "2026-01-01T00:00:00Z",
+}
 
 
 async def submit(request):
     orjson.loads(await request.read())
-    return web.Response(
-        body=orjson.dumps(ANSWER), status=202, content_type="application/json"
-    )
+    return web.Response(body=orjson.dumps(ANSWER), status=202, content_type="application/json")
 
 
 async def main():

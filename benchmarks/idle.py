@@ -31,8 +31,13 @@ def main():
         used = cpu_ms(process.pid) - before
         client.close()
     rows = [
-        (f"CPU over {args.seconds} s, one connection open", used, "ms",
-         f"under {GOAL_MS}", used < GOAL_MS),
+        (
+            f"CPU over {args.seconds} s, one connection open",
+            used,
+            "ms",
+            f"under {GOAL_MS}",
+            used < GOAL_MS,
+        ),
     ]
     report("idle server", rows, as_json=args.json)
 

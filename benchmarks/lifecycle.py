@@ -1,9 +1,9 @@
 """How many whole lives per second, without HTTP?
 
-Admit, commit, dispatch, run a builtin, complete: the production shard over a real LMDB on disk, with
-every fact synced before its effect. A bounded number of tasks is under way at once, so that commits
-overlap with decisions as they do in a busy server. `--interval` sets the interpreter's switch
-interval, which decides how long the committer waits for the loop.
+Admit, commit, dispatch, run a builtin, complete: the production shard over a real LMDB on disk,
+with every fact synced before its effect. A bounded number of tasks is under way at once, so that
+commits overlap with decisions as they do in a busy server. `--interval` sets the interpreter's
+switch interval, which decides how long the committer waits for the loop.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import sys
 import time
 
 import uvloop
-from common import arguments, report, synced_commits, temp_folder, median
+from common import arguments, median, report, synced_commits, temp_folder
 
 from rota.actors import messages as m
 from rota.actors.host import AsyncioHost, ThreadLine
@@ -59,15 +59,20 @@ async def one_round(folder, count, width):
     log = LmdbLog(folder)
     room = Limits(ROOM, ROOM, ROOM, ROOM, ROOM, 300)
     shard = Shard(
-        log, AsyncioHost(SystemClock()), limits=room, line=ThreadLine, runner=AsyncRunner({}),
-        courier=None, snapshot_every=ROOM,
+        log,
+        AsyncioHost(SystemClock()),
+        limits=room,
+        line=ThreadLine,
+        runner=AsyncRunner({}),
+        courier=None,
+        snapshot_every=ROOM,
     )
     shard.start()
     shard.window_open = width
     totals = shard.state.stats.totals
     start = time.perf_counter()
     Window(shard, count, width).fill()
-    while totals["completed"] < count or shard.journal.durable_seq < shard.state.seq:
+    while totals["completed"] < count or shard.journal.durable_seq < shard.state.seq:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     seconds = time.perf_counter() - start
     done = asyncio.Event()
@@ -91,11 +96,17 @@ def main():
     with temp_folder() as folder:
         commit = median(synced_commits(folder))
         for n in range(args.rounds):
-            rates.append(uvloop.run(one_round(folder / str(n), args.tasks, args.width)))
+            rates += [uvloop.run(one_round(folder / str(n), args.tasks, args.width))]
     best = median(rates)
     rows = [
         ("one synced commit p50", commit * 1e3, "ms", "", None),
-        ("one task a commit, two commits a life, would give", 1 / (2 * commit), "tasks/s", "", None),
+        (
+            "one task a commit, two commits a life, would give",
+            1 / (2 * commit),
+            "tasks/s",
+            "",
+            None,
+        ),
         ("full lifecycle", best, "tasks/s", f"at least {GOAL:,}", best >= GOAL),
         ("ratio to one task a commit", best * 2 * commit, "x", "", None),
     ]

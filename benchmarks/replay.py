@@ -14,12 +14,12 @@ from common import arguments, report, temp_folder
 
 from rota.actors.recovery import rebuild
 from rota.domain import events as e
+from rota.domain.commands import Limits
 from rota.eventlog import chain, codec
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Snapshot, Stored
-from rota.projections.control import limits_to
-from rota.domain.commands import Limits
 from rota.http.server import GC_THRESHOLDS
+from rota.projections.control import limits_to
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 GOAL = 100_000
@@ -102,11 +102,15 @@ def main():
         data = folder / "data"
         snapshot, state = write_log(data, args.events, args.tail)
         floor = floor_read(data)
-        full_state, full = min((timed(data, use_snapshots=False) for _ in range(args.rounds)), key=lambda r: r[1])
+        full_state, full = min(
+            (timed(data, use_snapshots=False) for _ in range(args.rounds)), key=lambda r: r[1]
+        )
         log = LmdbLog(data)
         log.save_snapshot(snapshot)
         log.close()
-        quick_state, quick = min((timed(data, use_snapshots=True) for _ in range(args.rounds)), key=lambda r: r[1])
+        quick_state, quick = min(
+            (timed(data, use_snapshots=True) for _ in range(args.rounds)), key=lambda r: r[1]
+        )
         size = (data / "data.mdb").stat().st_size
         assert full_state.digest() == quick_state.digest() == state.digest()
         assert quick_state.snapshot_seq == snapshot.seq
@@ -118,7 +122,13 @@ def main():
         ("verified replay / floor", rate / floor, "x", "", None),
         (f"full replay of {seq:,} events", full, "s", "", None),
         (f"start from a snapshot ({len(state.tasks):,} tasks in memory)", quick, "s", "", None),
-        ("start from a snapshot / full replay", quick / full, "x", "at most 0.1", quick <= full / 10),
+        (
+            "start from a snapshot / full replay",
+            quick / full,
+            "x",
+            "at most 0.1",
+            quick <= full / 10,
+        ),
         ("log on disk", size / seq, "bytes/event", "", None),
     ]
     report("replay", rows, as_json=args.json)

@@ -70,7 +70,11 @@ def main():
     )
     count = args.tasks
     floors, rates, tasks, bulk = [], [], [], []
-    with temp_folder() as folder, echo_server() as (floor_port, _), rota_server(folder) as (port, _):
+    with (
+        temp_folder() as folder,
+        echo_server() as (floor_port, _),
+        rota_server(folder) as (port, _),
+    ):
         run_load(floor_port, bodies("wait", 2000))
         run_load(port, bodies("wait", 2000))
         for _ in range(args.rounds):

@@ -10,6 +10,7 @@
     ├── StorageUnavailable      503 storage_unavailable: the log does not accept writes
     ├── ShuttingDown            503 shutting_down
     ├── InternalFault           500 internal: a bug, recorded and survived
+    ├── ServerUnreachable       a client got no answer
     ├── ConfigError             a configuration that cannot be used
     └── LogError                the data folder
         ├── LogLocked               another server has it
@@ -119,6 +120,14 @@ class InternalFault(RotaError):
 
     code = "internal"
     status = 500
+    retryable = True
+
+
+class ServerUnreachable(RotaError):
+    """No server answered; whether it did what was asked is not known."""
+
+    code = "unreachable"
+    status = 503
     retryable = True
 
 

@@ -36,9 +36,7 @@ class DispatcherActor(CooperativeActor):
 
     def _derive(self) -> Turns:
         state = self._journal.state
-        return Turns(
-            state.backlog.orders, state.slots, state.control.paused, state.control.limits
-        )
+        return Turns(state.backlog.orders, state.slots, state.control.paused, state.control.limits)
 
     def reset(self) -> None:
         """Derive the turns again."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.journal")
 
 
-
 class Journal:
     """Records facts for one shard."""
 

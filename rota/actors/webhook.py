@@ -30,9 +30,7 @@ PER_HOST_MAX = 2
 class Courier(Protocol):
     """Makes one try to deliver a callback; answers by calling `done`, later."""
 
-    def deliver(
-        self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]
-    ) -> None:
+    def deliver(self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]) -> None:
         """Send the task's callback."""
         ...
 

@@ -148,7 +148,7 @@ class Load:
                 self.refused += 1
                 self._left += 1
                 await asyncio.sleep(REFUSED_PAUSE_S)
-            elif status >= 400:  # noqa: PLR2004 - what HTTP calls an error
+            elif status >= 400:
                 msg = f"the server refused a task: {answer.get('error')}"
                 raise RequestError(msg, code=answer.get("code"))
             else:
@@ -264,9 +264,7 @@ async def _bench(url: str | None, token: str | None, **bounds: Any) -> dict[str,
 @click.option("--url", help="Server to load; without it, a fresh one over a temporary folder.")
 @token_option
 @click.option("--tasks", type=click.IntRange(1, TASKS_MAX), default=TASKS, show_default=True)
-@click.option(
-    "--connections", type=click.IntRange(1, 1000), default=CONNECTIONS, show_default=True
-)
+@click.option("--connections", type=click.IntRange(1, 1000), default=CONNECTIONS, show_default=True)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 3600),

@@ -26,6 +26,7 @@ from rota.errors import (
     QueueFull,
     RequestError,
     RotaError,
+    ServerUnreachable,
     ShuttingDown,
     StorageUnavailable,
 )
@@ -59,14 +60,6 @@ _BY_CODE: dict[str, type[RotaError]] = {
         StorageUnavailable,
     )
 }
-
-
-class ServerUnreachable(RotaError):
-    """No server answered; whether it did what was asked is not known."""
-
-    code = "unreachable"
-    status = 503
-    retryable = True
 
 
 class RotaClient:

@@ -44,9 +44,7 @@ def decide_result(
         return e.ResultRefused(task.id, task.agent, attempt, verdict)
     if outcome.ok:
         return e.TaskSucceeded(task.id, task.agent, attempt, outcome.result)
-    return e.TaskFailed(
-        task.id, task.agent, attempt, outcome.code, outcome.error, outcome.details
-    )
+    return e.TaskFailed(task.id, task.agent, attempt, outcome.code, outcome.error, outcome.details)
 
 
 def decide_interruption(
@@ -82,9 +80,7 @@ def decide_expiry(task: Task | None, now: int) -> e.TaskExpired | e.TaskFailed |
     if task.state in WAITING:
         return e.TaskExpired(task.id, task.agent, "deadline", QUEUED_TOO_LONG)
     if task.state in IN_FLIGHT:
-        return e.TaskFailed(
-            task.id, task.agent, task.attempt, "deadline_exceeded", RAN_TOO_LONG
-        )
+        return e.TaskFailed(task.id, task.agent, task.attempt, "deadline_exceeded", RAN_TOO_LONG)
     return None
 
 

@@ -1,7 +1,7 @@
 """Decide: deliver a callback again, back off, or give up.
 
 A delivery has one id for its whole life, so that a receiver can tell a repeat. The delay before
-try n+1 is 1 s × 4^(n-1), at most an hour; a receiver's `Retry-After` lengthens it. A receiver
+try n+1 is 4^(n-1) seconds, at most an hour; a receiver's `Retry-After` lengthens it. A receiver
 that answers 410 and an address that may not be called are given up at once.
 """
 

@@ -172,8 +172,7 @@ class Turns:
 
     def _held(self, agent: str) -> bool:
         return (
-            agent in self._paused
-            or self._slots.of_agent(agent) >= self.limits.inflight_per_agent
+            agent in self._paused or self._slots.of_agent(agent) >= self.limits.inflight_per_agent
         )
 
     def _is_current(self, item: tuple[int, int, str]) -> bool:

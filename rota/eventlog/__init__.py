@@ -1,0 +1,1 @@
+"""The log: a port, its implementations, and the thread that writes."""

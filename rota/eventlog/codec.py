@@ -9,7 +9,7 @@ an unknown kind or a newer version is refused by name, never skipped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import orjson
 
@@ -103,19 +103,23 @@ def decode(body: bytes) -> e.Record:
         if "agent" in raw:
             data["agent"] = raw["agent"]
         if not data.keys() <= known:
-            msg = f"unknown fields {sorted(data.keys() - known)}"
-            raise ValueError(msg)
+            return _refuse(body, f"unknown fields {sorted(data.keys() - known)}")
         values = [data[name] for name in required]
         values += map(data.get, optional, defaults)
         event = tuple.__new__(cls, values)
         return e.Record(raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        seq = _seq_of(body)
-        raise LogCorrupt(
-            seq,
-            f"record {seq} is not one of rota's: {error!r}",
-            hint="restore the data folder from a copy; `rota verify` checks one",
-        ) from error
+        return _refuse(body, repr(error))
+
+
+def _refuse(body: bytes, why: str) -> NoReturn:
+    found = re.search(rb'"seq":(\d{1,19})', body)
+    seq = int(found[1]) if found else 0
+    raise LogCorrupt(
+        seq,
+        f"record {seq} is not one of rota's: {why}",
+        hint="restore the data folder from a copy; `rota verify` checks one",
+    )
 
 
 def task_of(event: e.Event) -> str | None:
@@ -137,8 +141,3 @@ def _upcast(raw: dict[str, Any]) -> dict[str, Any]:
                 hint="open the folder with the rota that wrote it, or a newer one",
             )
         raw = upcaster(raw)
-
-
-def _seq_of(body: bytes) -> int:
-    found = re.search(rb'"seq":(\d{1,19})', body)
-    return int(found[1]) if found else 0

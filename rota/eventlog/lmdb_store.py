@@ -203,6 +203,13 @@ class LmdbLog:
 
     # -- reading -----------------------------------------------------------------------------
 
+    def environment(self) -> Any:
+        """Give the open environment; for this module, under the guard."""
+        if self._env is None:
+            msg = "the log is being reopened"
+            raise LogUnusable(msg)
+        return self._env
+
     def _reading(self) -> _Reading:
         return _Reading(self)
 
@@ -336,11 +343,7 @@ class _Reading:
     def __enter__(self) -> Any:
         self._guard.acquire()
         try:
-            env = self._log._env  # noqa: SLF001
-            if env is None:
-                msg = "the log is being reopened"
-                raise LogUnusable(msg)
-            self._txn = env.begin()
+            self._txn = self._log.environment().begin()
         except BaseException as error:
             self._guard.release()
             self._translate(error)
@@ -353,7 +356,7 @@ class _Reading:
             msg = f"the log cannot be read: {error}"
             raise LogUnusable(msg, hint=_RESTORE) from error
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             self._txn.abort()
         finally:

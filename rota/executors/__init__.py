@@ -1,0 +1,1 @@
+"""Ways to run an attempt, and to deliver a callback."""

@@ -153,7 +153,7 @@ class PinnedConnector(aiohttp.TCPConnector):
 class CallbackSender:
     """Make attempts, a bounded number at once and fewer still to one host."""
 
-    def __init__(  # noqa: PLR0913 - each is a setting of its own
+    def __init__(
         self,
         guard: CallbackGuard,
         *,

@@ -29,9 +29,7 @@ class HttpCourier:
         self._renderers = renderers
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(
-        self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]
-    ) -> None:
+    def deliver(self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]) -> None:
         """Start one try; `done` is called when it has ended."""
         render = self._renderers.get(task.dialect, self._renderers["native"])
         headers, body = render(task)
@@ -50,9 +48,7 @@ class HttpCourier:
         body: bytes,
         done: Callable[[DeliveryReport], None],
     ) -> None:
-        outcome = await self._sender.send(
-            url, delivery_id=delivery_id, headers=headers, body=body
-        )
+        outcome = await self._sender.send(url, delivery_id=delivery_id, headers=headers, body=body)
         done(
             DeliveryReport(
                 outcome.ok,

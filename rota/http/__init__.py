@@ -1,0 +1,1 @@
+"""The HTTP surface: the native API, the dialects, the server process."""

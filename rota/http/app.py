@@ -1,9 +1,9 @@
 """The HTTP server: from bytes to a route's handler and back.
 
 Built on aiohttp's low-level server: one table of routes, no middleware chain, because routing and
-middleware are where the time goes. Every answer carries `X-Request-ID`; every error is a 4xx or 503
-with a code and a sentence, and a bug is a 500 that says nothing of the inside. Bodies are bounded in
-size, depth and time; connections in number. Browsers of other origins are refused.
+middleware are where the time goes. Every answer carries `X-Request-ID`; every error is a 4xx or
+503 with a code and a sentence, and a bug is a 500 that says nothing of the inside. Bodies are
+bounded in size, depth and time; connections in number. Pages of other origins are refused.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ class Call:
 class App:
     """The server's surface over one bridge."""
 
-    def __init__(
-        self, bridge: Bridge, settings: Settings, config_path: Path | None = None
-    ) -> None:
+    def __init__(self, bridge: Bridge, settings: Settings, config_path: Path | None = None) -> None:
         """Serve what `bridge` leads to."""
         self.bridge = bridge
         self.settings = settings
@@ -232,7 +230,7 @@ class App:
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
             if isinstance(error, LogError):
-                error = InternalFault(error.message)  # noqa: PLW2901
+                error = InternalFault(error.message)
                 error.status = 503
             answer = self._problem(error, request_id, dialect)
         except (asyncio.CancelledError, ConnectionResetError):

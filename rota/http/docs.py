@@ -26,9 +26,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     used = {model for r in routes for model in (r.body, r.answer) if model is not None}
     used.add(models.Problem)
     ordered = sorted(used, key=lambda model: model.__name__)
-    _, schemas = models_json_schema(
-        [(model, "validation") for model in ordered], ref_template=_REF
-    )
+    _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RETRY_AFTER_S = {429: "1", 503: "2"}
 
 
-class HttpProblem(RotaError):
+class HttpProblem(RotaError):  # noqa: N818 - a problem is what HTTP calls it
     """A problem of HTTP itself: method, media type, path, authority."""
 
     def __init__(self, status: int, code: str, message: str, **details: Any) -> None:

@@ -41,20 +41,14 @@ class Route(NamedTuple):
 _TAB = pinchtab.NAME
 
 ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST", "/v1/tasks", tasks.submit, "Submit a task", models.SubmitBody, status=202
-    ),
-    Route(
-        "GET", "/v1/tasks", tasks.list_all, "List tasks", None, models.TaskPage, 200, LIST_QUERY
-    ),
+    Route("POST", "/v1/tasks", tasks.submit, "Submit a task", models.SubmitBody, status=202),
+    Route("GET", "/v1/tasks", tasks.list_all, "List tasks", None, models.TaskPage, 200, LIST_QUERY),
     Route(
         "GET", "/v1/tasks/{id}", tasks.get_one, "One task", None, models.TaskView, 200, ("view",)
     ),
     Route("POST", "/v1/tasks/{id}/cancel", tasks.cancel, "Cancel a task", models.ReasonBody),
     Route("GET", "/v1/tasks/{id}/events", tasks.events, "A task's history"),
-    Route(
-        "GET", "/v1/events", events.feed, "The history", None, models.EventPage, 200, FEED_QUERY
-    ),
+    Route("GET", "/v1/events", events.feed, "The history", None, models.EventPage, 200, FEED_QUERY),
     Route(
         "GET",
         "/v1/events/stream",
@@ -62,17 +56,13 @@ ROUTES: tuple[Route, ...] = (
         "The history as server-sent events; resume with Last-Event-ID",
         query=("after", "kind", "task", "agentId"),
     ),
-    Route(
-        "GET", "/v1/events/head", events.head, "The end of the log", None, models.HeadView
-    ),
+    Route("GET", "/v1/events/head", events.head, "The end of the log", None, models.HeadView),
     Route("GET", "/v1/agents", control.list_agents, "The agents"),
     Route("POST", "/v1/agents/{id}/pause", control.pause_agent, "Pause", models.ReasonBody),
     Route("POST", "/v1/agents/{id}/resume", control.resume_agent, "Resume an agent"),
     Route("GET", "/v1/stats", control.stats, "Counters"),
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
-    Route(
-        "POST", "/v1/config/reload", control.reload_config, "Reload limits", models.ReloadBody
-    ),
+    Route("POST", "/v1/config/reload", control.reload_config, "Reload limits", models.ReloadBody),
     Route("GET", "/health", health.health, "Health", public=True),
     Route("GET", "/health/live", health.live, "Whether the process runs", public=True),
     Route("GET", "/health/ready", health.ready, "Whether it takes work", public=True),
@@ -80,15 +70,27 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", docs.openapi, "This table, for machines", public=True),
     Route("GET", "/docs", docs.page, "This table, for people", public=True),
     Route(
-        "POST", "/tasks", pinchtab.submit, "Submit a task", models.PinchTabBody, None, 202,
+        "POST",
+        "/tasks",
+        pinchtab.submit,
+        "Submit a task",
+        models.PinchTabBody,
+        None,
+        202,
         dialect=_TAB,
     ),
     Route("GET", "/tasks", pinchtab.list_all, "List tasks", query=LIST_QUERY, dialect=_TAB),
     Route("GET", "/tasks/{id}", pinchtab.get_one, "One task", query=("view",), dialect=_TAB),
     Route("POST", "/tasks/{id}/cancel", pinchtab.cancel, "Cancel a task", dialect=_TAB),
     Route(
-        "POST", "/tasks/batch", pinchtab.submit_batch, "Submit up to 50 tasks",
-        models.PinchTabBatch, None, 202, dialect=_TAB,
+        "POST",
+        "/tasks/batch",
+        pinchtab.submit_batch,
+        "Submit up to 50 tasks",
+        models.PinchTabBatch,
+        None,
+        202,
+        dialect=_TAB,
     ),
     Route("GET", "/scheduler/stats", pinchtab.stats, "Queue, metrics, limits", dialect=_TAB),
 )

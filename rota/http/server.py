@@ -91,7 +91,6 @@ class Server:
     async def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Open the log, fold it, start the actors, then listen. Raises a RotaError or OSError."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        s = self.settings
         listener = await self._bind()
         try:
             await self._open(progress)
@@ -185,7 +184,7 @@ class Server:
         self.app.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_s
-        while self.shard.running() and loop.time() < end and self.failure is None:
+        while self.shard.running() and loop.time() < end and self.failure is None:  # noqa: ASYNC110 - once
             await asyncio.sleep(0.02)
         settled = asyncio.Event()
         self.shard.finish(settled.set)
@@ -215,7 +214,7 @@ class Server:
 
     async def _watch(self, path: Path) -> None:
         """Reload when the file changes (or is replaced, as editors do)."""
-        folder, name = path.resolve().parent, path.name
+        folder, name = path.resolve().parent, path.name  # noqa: ASYNC240 - once, at start
         async for _ in awatch(
             folder, recursive=False, watch_filter=lambda _, changed: changed.endswith(name)
         ):

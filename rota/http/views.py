@@ -39,20 +39,25 @@ def native(task: Task) -> dict[str, Any]:
     return view
 
 
+_PLAIN = (
+    ("tab", "tabId"),
+    ("ref", "ref"),
+    ("params", "params"),
+    ("callback", "callbackUrl"),
+    ("result", "result"),
+)
+
+
 def add_common(view: dict[str, Any], task: Task) -> None:
     """Add what every dialect shows under the same name."""
     if task.position:
         view["position"] = task.position
-    if task.tab is not None:
-        view["tabId"] = task.tab
-    if task.ref is not None:
-        view["ref"] = task.ref
-    if task.params is not None:
-        view["params"] = task.params
+    for field, name in _PLAIN:
+        value = getattr(task, field)
+        if value is not None:
+            view[name] = value
     if task.deadline is not None:
         view["deadline"] = rfc3339(task.deadline)
-    if task.callback is not None:
-        view["callbackUrl"] = task.callback
     view["createdAt"] = rfc3339(task.created_at)
     if task.started_at:
         view["startedAt"] = rfc3339(task.started_at)
@@ -60,5 +65,3 @@ def add_common(view: dict[str, Any], task: Task) -> None:
         view["completedAt"] = rfc3339(task.finished_at)
         if task.started_at:
             view["latencyMs"] = (task.finished_at - task.started_at) // 1000
-    if task.result is not None:
-        view["result"] = task.result

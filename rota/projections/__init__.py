@@ -1,0 +1,1 @@
+"""What is known: read models, folded from the log."""

@@ -156,13 +156,11 @@ class State:
 
     def digest(self) -> str:
         """Give a fingerprint: equal states have equal ones."""
-        rows = sorted((task.to_row() for task in self.tasks), key=lambda row: str(row))
+        rows = sorted((task.to_row() for task in self.tasks), key=str)
         whole = {
             **self.dump_head(),
             "tasks": rows,
             "waiting": self.backlog.counts(),
             "taken": [self.slots.total, self.slots.by_agent()],
         }
-        return blake2b(
-            orjson.dumps(whole, option=orjson.OPT_SORT_KEYS), digest_size=16
-        ).hexdigest()
+        return blake2b(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()

@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING
 
 import lmdb
 import pytest
-
-from rota.domain import events as e
-from rota.eventlog.chain import extend
-from rota.eventlog.lmdb_store import LmdbLog
-from rota.eventlog.port import Stored
 from support.builders import chained, records_of, submitted
 from support.kill_harness import (
     Ledger,
@@ -33,6 +28,11 @@ from support.kill_harness import (
     submit,
 )
 from support.server_process import ServerFailed, ServerProcess
+
+from rota.domain import events as e
+from rota.eventlog.chain import extend
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.eventlog.port import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.kill_harness import client, config, get, hooks, serving, submit, until_quiet
 
 from rota.config import STREAMS_MAX
-from support.kill_harness import client, config, get, hooks, serving, submit, until_quiet
 
 MEASURED_S = 3.0
 CPU_MS_MAX = 50.0
@@ -42,20 +42,19 @@ def used(pid: int) -> Use:
 @pytest.mark.parametrize("history", [False, True], ids=["fresh", "after work"])
 def test_an_idle_server_uses_no_cpu(tmp_path: Path, *, history: bool) -> None:
     async def main() -> None:
-        async with hooks() as target:
-            async with serving(tmp_path / "data", config()) as server:
-                assert server.config_path is not None, "the file is watched"
-                async with client() as session:
-                    for _ in range(20 if history else 0):
-                        await submit(session, server.url, callbackUrl=target.url)
-                        await submit(session, server.url, action="sleep", params={"ms": 10})
-                    await submit(session, server.url, action="browse")
-                    await until_quiet(session, server.url, pull=1)
-                before = await settled(server.pid)
-                start = time.monotonic()
-                await asyncio.sleep(MEASURED_S)
-                after = used(server.pid)
-                span = time.monotonic() - start
+        async with hooks() as target, serving(tmp_path / "data", config()) as server:
+            assert server.config_path is not None, "the file is watched"
+            async with client() as session:
+                for _ in range(20 if history else 0):
+                    await submit(session, server.url, callbackUrl=target.url)
+                    await submit(session, server.url, action="sleep", params={"ms": 10})
+                await submit(session, server.url, action="browse")
+                await until_quiet(session, server.url)
+            before = await settled(server.pid)
+            start = time.monotonic()
+            await asyncio.sleep(MEASURED_S)
+            after = used(server.pid)
+            span = time.monotonic() - start
         cpu_ms = after.cpu_ms - before.cpu_ms
         switches = (after.switches - before.switches) / span
         print(f"idle for {span:.1f} s: {cpu_ms:.2f} ms of CPU, {switches:.0f} switches per s")

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from support.kill_harness import (
     END_S,
     audited,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aiohttp
-
     from support.kill_harness import Audit
     from support.server_process import ServerProcess
 

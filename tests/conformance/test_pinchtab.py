@@ -577,9 +577,7 @@ def test_a_rejected_task_is_listed_and_final(idle: Rota) -> None:
 
 
 def test_the_type_example_becomes_a_tab_action(rota: Rota, tab: Target) -> None:
-    task_id = rota.submit(
-        "my-agent", "type", tabId=TAB, ref="e12", params={"text": "Alan Turing"}
-    )
+    task_id = rota.submit("my-agent", "type", tabId=TAB, ref="e12", params={"text": "Alan Turing"})
     (request,) = tab.wait_for(1)
     assert request.path == f"/tabs/{TAB}/action"
     assert request.body == {"kind": "type", "ref": "e12", "text": "Alan Turing"}
@@ -854,9 +852,7 @@ def test_every_fate_is_counted_in_all_and_for_its_agent(serve: Servers, tab: Tar
     tab.release("all")
 
 
-def test_average_dispatch_latency_is_the_time_in_the_queue(
-    one_by_one: Rota, tab: Target
-) -> None:
+def test_average_dispatch_latency_is_the_time_in_the_queue(one_by_one: Rota, tab: Target) -> None:
     before = stats(one_by_one)["metrics"]
     assert before["dispatchCount"] == 1
     task_id = one_by_one.submit(tabId=TAB)
@@ -977,7 +973,9 @@ def test_a_failed_delivery_does_not_affect_the_task(
     assert rota.task(task_id) == task
 
 
-def test_the_receiver_has_ten_seconds_and_no_more(serve: Servers, tab: Target, hooks: Target) -> None:
+def test_the_receiver_has_ten_seconds_and_no_more(
+    serve: Servers, tab: Target, hooks: Target
+) -> None:
     assert serve().get("/v1/config").json["webhooks"]["timeoutMs"] == 10_000
     config = with_tab(tab)
     config["webhooks"]["timeout_ms"] = 200

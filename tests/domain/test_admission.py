@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from rota.domain import events as e
-from rota.domain.admission import AGENT_FULL, GLOBAL_FULL
-from rota.domain.commands import SubmitTask
 from support.builders import (
     assigned,
     cancelled,
@@ -16,6 +13,10 @@ from support.builders import (
     submitted,
     succeeded,
 )
+
+from rota.domain import events as e
+from rota.domain.admission import AGENT_FULL, GLOBAL_FULL
+from rota.domain.commands import SubmitTask
 
 ECHO = SubmitTask("a1", "echo", "builtin")
 FULL = SubmitTask(

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import (
+    START_US,
+    assigned,
+    cancelled,
+    expired,
+    failed,
+    given,
+    interrupted,
+    rejected,
+    started,
+    submitted,
+    succeeded,
+)
 
 from rota.domain import events as e
 from rota.domain.attempts import (
@@ -20,19 +33,6 @@ from rota.domain.attempts import (
 from rota.domain.commands import Outcome
 from rota.domain.task import ORDERLY
 from rota.errors import Conflict
-from support.builders import (
-    START_US,
-    assigned,
-    cancelled,
-    expired,
-    failed,
-    given,
-    interrupted,
-    rejected,
-    started,
-    submitted,
-    succeeded,
-)
 
 GOOD = Outcome(ok=True, result={"n": 1})
 BAD = Outcome(ok=False, code="http_500", error="HTTP 500", details={"status": 500})

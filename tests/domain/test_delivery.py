@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import SECOND_US, START_US
 
 from rota.domain import events as e
 from rota.domain.delivery import (
@@ -12,7 +13,6 @@ from rota.domain.delivery import (
     decide_delivery,
     delay_s,
 )
-from support.builders import SECOND_US, START_US
 
 NOW = START_US
 
@@ -63,9 +63,7 @@ def test_the_receiver_cannot_ask_for_more_than_an_hour() -> None:
 
 def test_a_failed_try_records_what_came_back() -> None:
     decided = decide_delivery(owed(), DeliveryReport(False, 503, "HTTP 503"), 6, NOW)
-    assert decided == e.DeliveryFailed(
-        "t1", "a1", "dlv_3_t1", 1, 503, "HTTP 503", NOW + SECOND_US
-    )
+    assert decided == e.DeliveryFailed("t1", "a1", "dlv_3_t1", 1, 503, "HTTP 503", NOW + SECOND_US)
 
 
 @pytest.mark.parametrize("tries_max", [1, 2, 6])

@@ -88,7 +88,7 @@ def test_a_lane_that_is_mostly_dead_is_rebuilt() -> None:
     for task in tasks[1:]:
         leave(lane, task)
     assert lane.head() is tasks[0]
-    assert len(lane._heap) < 50  # noqa: SLF001 - what it costs is the point
+    assert len(lane._heap) < 50
 
 
 def test_an_agent_drops_a_lane_with_its_last_task() -> None:

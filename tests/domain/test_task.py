@@ -6,6 +6,19 @@ from itertools import product
 from typing import Any, get_args
 
 import pytest
+from support.builders import (
+    START_US,
+    assigned,
+    cancelled,
+    expired,
+    failed,
+    history,
+    interrupted,
+    rejected,
+    started,
+    submitted,
+    succeeded,
+)
 
 from rota.domain import events as e
 from rota.domain.attempts import (
@@ -34,19 +47,6 @@ from rota.domain.task import (
 )
 from rota.errors import RotaError
 from rota.eventlog.codec import kind_of
-from support.builders import (
-    START_US,
-    assigned,
-    cancelled,
-    expired,
-    failed,
-    history,
-    interrupted,
-    rejected,
-    started,
-    submitted,
-    succeeded,
-)
 
 KINDS = {kind_of(cls) for cls in TASK_EVENTS}
 SAMPLES: dict[str, Any] = {

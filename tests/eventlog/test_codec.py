@@ -11,11 +11,11 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import START_US, history, submitted
 
 from rota.domain import events as e
 from rota.errors import LogCorrupt, LogTooNew
 from rota.eventlog import codec
-from support.builders import START_US, history, submitted
 
 EVENTS = get_args(e.Event)
 
@@ -195,9 +195,7 @@ PAUSED_LOUDLY = e.Record(4, 5, e.AgentPaused("a", "LUNCH"))
 
 def paused(version: int, kind: str = "agent_paused", **data: str) -> bytes:
     """Give the body of a pause as a version of it was written."""
-    return orjson.dumps(
-        {"seq": 4, "at": 5, "kind": kind, "v": version, "agent": "a", "data": data}
-    )
+    return orjson.dumps({"seq": 4, "at": 5, "kind": kind, "v": version, "agent": "a", "data": data})
 
 
 def test_an_old_version_goes_through_its_upcasters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.builders import batch, head_of
+from support.eventlog_suite import snapshot
 
 from rota.errors import LogUnusable
 from rota.eventlog.committer import (
@@ -20,8 +22,6 @@ from rota.eventlog.committer import (
     Wake,
 )
 from rota.eventlog.memory_store import MemoryLog
-from support.builders import batch, head_of
-from support.eventlog_suite import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from support.eventlog_suite import EventLogSuite
+
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.memory_store import MemoryLog
-from support.eventlog_suite import EventLogSuite
 
 if TYPE_CHECKING:
     from pathlib import Path

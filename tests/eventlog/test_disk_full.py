@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
     from rota.eventlog.port import Stored
 
-ROOM = Limits(
-    queued=10**6, queued_per_agent=10**6, inflight=100, inflight_per_agent=100, push=100
-)
+ROOM = Limits(queued=10**6, queued_per_agent=10**6, inflight=100, inflight_per_agent=100, push=100)
 
 
 class Answer:
@@ -81,9 +79,7 @@ def build(log: Any, **options: Any) -> Shard:
     """Make a shard on the running loop."""
     host = AsyncioHost(SystemClock())
     runner = AsyncRunner({})
-    return Shard(
-        log, host, limits=ROOM, line=ThreadLine, runner=runner, courier=None, **options
-    )
+    return Shard(log, host, limits=ROOM, line=ThreadLine, runner=runner, courier=None, **options)
 
 
 # -- a real full disk ----------------------------------------------------------------------------

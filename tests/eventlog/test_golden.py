@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import fold
 
 from rota.eventlog.codec import CLASSES, KINDS, VERSIONS, decode, encode
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import FORMAT_VERSION, Stored
 from rota.eventlog.replay import replay
-from support.builders import fold
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.jsonl"))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from support.builders import batch, chained, fold, head_of, history
+from support.eventlog_suite import snapshot
 
 from rota.actors.recovery import rebuild
 from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
@@ -20,8 +22,6 @@ from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import FORMAT_VERSION, Head, Stored
 from rota.eventlog.replay import replay
 from rota.projections.state import SNAPSHOT_VERSION
-from support.builders import batch, chained, fold, head_of, history
-from support.eventlog_suite import snapshot
 
 FLIPS = 200
 SEQ = struct.Struct(">Q")
@@ -363,9 +363,7 @@ def _with_snapshots(folder: Path) -> tuple[list[Stored], str]:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 67, 68, 500, -1])
-def test_a_truncated_snapshot_is_left_out_and_an_older_one_used(
-    tmp_path: Path, kept: int
-) -> None:
+def test_a_truncated_snapshot_is_left_out_and_an_older_one_used(tmp_path: Path, kept: int) -> None:
     folder = tmp_path / "data"
     _, digest = _with_snapshots(folder)
     with open_raw(folder) as env, env.begin(write=True) as txn:

@@ -14,8 +14,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from rota.eventlog.lmdb_store import LmdbLog
 from support.builders import batch
+
+from rota.eventlog.lmdb_store import LmdbLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +118,7 @@ def test_every_group_that_is_acknowledged_was_synced(tmp_path: Path) -> None:
         assert groups == 50
         assert syncs >= groups, f"{groups} groups were acknowledged with {syncs} syncs"
     log = LmdbLog(tmp_path / "data", map_bytes=64 << 20)
-    flags = log._env.flags()  # noqa: SLF001 - the flags in force are only there
+    flags = log._env.flags()
     assert (flags["sync"], flags["metasync"]) == (True, True)
     assert (flags["writemap"], flags["map_async"]) == (False, False)
     log.append(batch(1), 0, 0)

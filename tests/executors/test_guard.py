@@ -343,7 +343,7 @@ def test_verdicts_are_bounded() -> None:
     guard = CallbackGuard(["hooks.internal"], resolver=FakeResolver([PUBLIC]))
     for n in range(guard_module.VERDICTS_MAX + 10):
         assert guard.check_cached(f"http://hooks.internal/{n}")
-    assert len(guard._verdicts) == guard_module.VERDICTS_MAX  # noqa: SLF001 - the bound itself
+    assert len(guard._verdicts) == guard_module.VERDICTS_MAX
     guard.close()
 
 

@@ -124,14 +124,18 @@ def test_rotas_own_pages_are_served(rota: Rota) -> None:
     assert rota.request("GET", "/v1/tasks", headers={"Origin": own}).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@x", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@x", "10.0.0.1"]
+)
 def test_foreign_hosts_are_refused(rota: Rota, host: str) -> None:
     """A name that somebody else makes resolve to the loopback is not ours."""
     answer = rota.request("GET", "/v1/tasks", headers={"Host": host})
     assert (answer.status, answer.json["code"]) == (403, "foreign_host")
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9867", "127.0.0.1", "127.8.8.8:1", "[::1]:5"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9867", "127.0.0.1", "127.8.8.8:1", "[::1]:5"]
+)
 def test_loopback_hosts_are_served(rota: Rota, host: str) -> None:
     assert rota.request("GET", "/v1/tasks", headers={"Host": host}).status == 200
 

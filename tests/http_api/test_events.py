@@ -173,9 +173,7 @@ def test_streams_end_when_the_server_stops(rota: Rota) -> None:
         assert all(frame.event["kind"] == "server_stopped" for frame in stream)
 
 
-def test_more_streams_than_allowed_are_refused(
-    rota: Rota, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_streams_than_allowed_are_refused(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.http.v1.events.STREAMS_MAX", 2)
     with rota.stream(), rota.stream():
         answer = rota.get("/v1/events/stream")

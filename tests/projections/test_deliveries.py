@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from rota.domain import events as e
 from support.builders import (
     START_US,
     assigned,
@@ -18,6 +16,8 @@ from support.builders import (
     submitted,
     succeeded,
 )
+
+from rota.domain import events as e
 
 HOOK = "https://example.com/hook"
 ASKED = submitted(callback=HOOK)

@@ -6,10 +6,6 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-
-from rota.domain import events as e
-from rota.domain.task import limits_of
-from rota.projections.state import State
 from support.builders import (
     START_US,
     assigned,
@@ -23,6 +19,10 @@ from support.builders import (
     submitted,
     succeeded,
 )
+
+from rota.domain import events as e
+from rota.domain.task import limits_of
+from rota.projections.state import State
 
 if TYPE_CHECKING:
     from rota.domain.events import Event

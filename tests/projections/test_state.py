@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING, get_args
 
 import orjson
 import pytest
-
-from rota.actors.recovery import rebuild, task_from_log
-from rota.actors.snapshotter import SLICE_TASKS, Snapshotter
-from rota.domain import events as e
-from rota.eventlog.chain import GENESIS
-from rota.eventlog.memory_store import MemoryLog
-from rota.eventlog.port import Snapshot
-from rota.projections.state import SNAPSHOT_VERSION, State
 from support.builders import (
     SECOND_US,
     START_US,
@@ -28,6 +20,14 @@ from support.builders import (
     submitted,
     succeeded,
 )
+
+from rota.actors.recovery import rebuild, task_from_log
+from rota.actors.snapshotter import SLICE_TASKS, Snapshotter
+from rota.domain import events as e
+from rota.eventlog.chain import GENESIS
+from rota.eventlog.memory_store import MemoryLog
+from rota.eventlog.port import Snapshot
+from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
     from rota.domain.task import Task
@@ -269,9 +269,7 @@ def test_a_forgotten_task_is_rebuilt_from_its_own_records() -> None:
 
 
 def test_events_about_a_forgotten_task_change_nothing_else() -> None:
-    state = fold(
-        records_of([server_started(result_ttl_s=1), submitted(), assigned(), succeeded()])
-    )
+    state = fold(records_of([server_started(result_ttl_s=1), submitted(), assigned(), succeeded()]))
     later = START_US + 100 * SECOND_US
     state.apply(e.Record(5, later, e.AgentPaused("x")))
     before = (state.backlog.total, state.slots.total, dict(state.deliveries.pending))

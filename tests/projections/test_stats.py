@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from rota.domain import events as e
-from rota.projections import stats as stats_module
-from rota.projections.state import State
-from rota.projections.stats import PER_AGENT, average_ms
 from support.builders import (
     START_US,
     assigned,
@@ -25,6 +20,11 @@ from support.builders import (
     succeeded,
 )
 
+from rota.domain import events as e
+from rota.projections import stats as stats_module
+from rota.projections.state import State
+from rota.projections.stats import PER_AGENT, average_ms
+
 
 def totals(*events: e.Event) -> dict[str, int]:
     """Give the counters that are not zero, without the times."""
@@ -35,8 +35,7 @@ def totals(*events: e.Event) -> dict[str, int]:
 def at(*times: tuple[int, e.Event]) -> State:
     """Fold events that happen so many milliseconds after the start."""
     return fold(
-        e.Record(seq, START_US + ms * 1000, event)
-        for seq, (ms, event) in enumerate(times, start=1)
+        e.Record(seq, START_US + ms * 1000, event) for seq, (ms, event) in enumerate(times, start=1)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.sim_parts import SimHost, SimLine, SimLog
 
 from rota.actors import messages as m
 from rota.actors import snapshotter
@@ -20,7 +21,6 @@ from rota.domain.commands import Limits, Outcome, SubmitTask
 from rota.domain.delivery import DeliveryReport
 from rota.eventlog.codec import decode
 from rota.projections.state import State
-from support.sim_parts import SimHost, SimLine, SimLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ class Story:
         """End the server as a power cut does."""
         shard = self.shard
         retire([shard.dispatcher, shard.pool, shard.webhook, shard.timer, shard.admission])
-        retire(list(shard._queues.values()))  # noqa: SLF001 - to leave no actor behind
+        retire(list(shard._queues.values()))
 
     def events(self, kind: type[Any]) -> list[e.Record]:
         """Give the durable records of one kind."""

@@ -10,6 +10,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.simulation import actors_left, first_violation
 
 from rota.actors import admission, agent_queue, system, webhook, worker_pool
 from rota.actors.dispatcher import DispatcherActor
@@ -27,7 +28,6 @@ from rota.projections.backlog import Backlog
 from rota.projections.deliveries import Deliveries
 from rota.projections.slots import Slots
 from rota.projections.tasks import Tasks
-from support.simulation import actors_left, first_violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,7 @@ def an_agent_may_exceed_its_cap(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_type_has_no_cap(patch: pytest.MonkeyPatch) -> None:
-    has_room = Turns._has_room  # noqa: SLF001 - bugs are planted inside
+    has_room = Turns._has_room
     patch.setattr(
         Turns,
         "_has_room",

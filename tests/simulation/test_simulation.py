@@ -8,7 +8,6 @@ $ pytest -s tests/simulation --seed 17          one, told step by step
 from __future__ import annotations
 
 import pytest
-
 from support.simulation import actors_left, run_seed
 
 

@@ -109,9 +109,7 @@ def records_of(
     events: Iterable[e.Event], *, after: int = 0, at: int = START_US, step: int = 1000
 ) -> list[e.Record]:
     """Number the events from `after` + 1 on, `step` microseconds apart."""
-    return [
-        e.Record(after + n, at + n * step, event) for n, event in enumerate(events, start=1)
-    ]
+    return [e.Record(after + n, at + n * step, event) for n, event in enumerate(events, start=1)]
 
 
 def chained(records: Iterable[e.Record], after: Head = START_OF_LOG) -> list[Stored]:
@@ -174,9 +172,7 @@ class Given:
     def when_submitting(self, command: SubmitTask, task: str = "new") -> When:
         """Ask for admission under the limits in force."""
         state = self.state
-        return When(
-            lambda: decide_submission(state.backlog, state.control.limits, command, task)
-        )
+        return When(lambda: decide_submission(state.backlog, state.control.limits, command, task))
 
 
 class When:

@@ -10,11 +10,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import pytest
+from support.builders import batch, chained, head_of, history, records_of, submitted
 
 from rota.errors import LogUnusable
 from rota.eventlog.port import Head, Snapshot
 from rota.eventlog.replay import PAGE_RECORDS, replay, stored
-from support.builders import batch, chained, head_of, history, records_of, submitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

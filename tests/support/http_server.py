@@ -42,7 +42,7 @@ TICK_S = 0.005
 ROOT = Path(__file__).parents[2]
 
 
-def until(look: Callable[[], T], *, within_s: float = WITHIN_S, what: str = "") -> T:
+def until(look: Callable[[], T | None], *, within_s: float = WITHIN_S, what: str = "") -> T:
     """Look again and again until what is seen is true; give it back."""
     end = time.monotonic() + within_s
     while True:
@@ -377,7 +377,7 @@ class RotaProcess(Client):
         command += ["--data-dir", str(self.folder / "data"), "--config", str(self.config_path)]
         with self.output.open("ab") as output:
             already = self.output.stat().st_size
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import orjson
+from support.receivers import OK, answer, receiving
+from support.server_process import REPOSITORY, ServerProcess
 
 from rota.actors.recovery import rebuild
 from rota.domain import events as e
@@ -32,15 +34,14 @@ from rota.eventlog.replay import stored
 from rota.http import views
 from rota.projections.control import limits_from
 from rota.projections.state import State
-from support.receivers import OK, answer, receiving
-from support.server_process import REPOSITORY, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
-    from rota.domain.commands import Limits
     from support.receivers import Receiver
+
+    from rota.domain.commands import Limits
 
 REQUEST_S = 10.0
 END_S = 30.0
@@ -317,17 +318,17 @@ async def until_state(
             await asyncio.sleep(STEP_S)
 
 
-async def until_quiet(session: aiohttp.ClientSession, url: str, pull: int = 0) -> dict[str, Any]:
-    """Wait until nothing is left to do but `pull` tasks that wait for a worker."""
+async def until_quiet(session: aiohttp.ClientSession, url: str) -> set[str]:
+    """Wait until only tasks that wait for a worker are left, and no callback is owed; give them."""
     stats: dict[str, Any] = {}
     try:
         async with asyncio.timeout(END_S):
             while True:
                 stats = await get(session, f"{url}/v1/stats")
-                queue = stats["queue"]
-                if queue["inflight"] == 0 and queue["waiting"] == pull:
-                    if stats["callbacks"]["pending"] == 0:
-                        return stats
+                if not stats["queue"]["inflight"] and not stats["callbacks"]["pending"]:
+                    waiting = await all_tasks(session, url, "&state=ready")
+                    if all(row["executor"] == PULL for row in waiting):
+                        return {row["taskId"] for row in waiting}
                 await asyncio.sleep(STEP_S)
     except TimeoutError:
         msg = f"work is left after {END_S} s: {stats}"
@@ -382,12 +383,14 @@ def _view(task: Any) -> Any:
     return orjson.loads(orjson.dumps(views.native(task)))
 
 
-async def all_tasks(session: aiohttp.ClientSession, url: str) -> list[dict[str, Any]]:
+async def all_tasks(
+    session: aiohttp.ClientSession, url: str, filters: str = ""
+) -> list[dict[str, Any]]:
     """Read the whole list, page by page."""
     rows: list[dict[str, Any]] = []
     cursor = ""
     for _ in range(1000):
-        page = await get(session, f"{url}/v1/tasks?limit=1000{cursor}")
+        page = await get(session, f"{url}/v1/tasks?limit=1000{filters}{cursor}")
         rows += page["tasks"]
         if "nextCursor" not in page:
             return rows
@@ -617,21 +620,16 @@ class KillRounds:
         async with client() as session:
             url = self.server.url
             await compare(session, url, self.audit)
-            pull = [row["taskId"] for row in await all_tasks(session, url) if _waits(row)]
-            await until_quiet(session, url, len(pull))
+            pull = await until_quiet(session, url)
             await compare(session, url, self.audit)
         code = await asyncio.to_thread(self.server.stop)
         assert code == 0, self.server.output()
         self.check()
         self.audit.check_all_ended()
-        self._hooks.check(self.ledger.with_callback - set(pull))
+        self._hooks.check(self.ledger.with_callback - pull)
         whole = Audit(self.audit.folder)
         whole.advance()
         assert whole.state.digest() == self.audit.state.digest()
-
-
-def _waits(row: dict[str, Any]) -> bool:
-    return row["executor"] == PULL and TaskState(row["state"]) not in TERMINAL
 
 
 # -- dying at a named point ----------------------------------------------------------------------

@@ -27,13 +27,14 @@ from rota.eventlog.memory_store import MemoryLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from support.simulation import World
+
     from rota.actors.host import Report
     from rota.clock import ManualClock
     from rota.domain.task import Task
     from rota.eventlog.port import EventLog, Head, Snapshot, Stored
     from rota.executors.port import Abort, Attempt
     from rota.projections.state import State
-    from support.simulation import World
 
 PER_HOST_MAX = 2
 DELIVERIES_MAX = 3
@@ -55,7 +56,7 @@ class SimHost:
         """Keep for soon; a runtime that wants to run is stepped by the simulator instead."""
         owner = getattr(what, "__self__", None)
         if type(owner) is Runtime and what == owner.run:
-            owner._scheduled = False  # noqa: SLF001 - what `run` does first
+            owner._scheduled = False
             self.running.add(owner)
         else:
             self.soon.append(what)

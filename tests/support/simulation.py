@@ -15,15 +15,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykka import ActorRegistry
-
-from rota.actors import messages as m
-from rota.actors import snapshotter
-from rota.actors.recovery import rebuild
-from rota.clock import ManualClock
-from rota.domain.commands import Limits, SubmitTask
-from rota.domain.events import TaskAssigned
-from rota.eventlog.codec import decode
-from rota.projections.state import State
 from support.sim_model import Model
 from support.sim_parts import (
     DELIVERIES_MAX,
@@ -35,6 +26,15 @@ from support.sim_parts import (
     SimRunner,
     SimShard,
 )
+
+from rota.actors import messages as m
+from rota.actors import snapshotter
+from rota.actors.recovery import rebuild
+from rota.clock import ManualClock
+from rota.domain.commands import Limits, SubmitTask
+from rota.domain.events import TaskAssigned
+from rota.eventlog.codec import decode
+from rota.projections.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,0 +1,1 @@
+"""Other programs' paths, words and shapes over the same core."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, STREAMS_MAX
-from rota.eventlog.codec import CLASSES, decode
 from rota.errors import InvalidRequest
+from rota.eventlog.codec import CLASSES, decode
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
