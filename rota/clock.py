@@ -79,5 +79,9 @@ def parse_rfc3339(text: str) -> int:
     if moment.tzinfo is None or "T" not in text.upper():
         msg = "a timestamp needs a date, a time and an offset, such as 2026-03-08T12:05:00Z"
         raise ValueError(msg)
-    delta = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    try:
+        delta = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    except OverflowError:
+        msg = "the timestamp is out of range"
+        raise ValueError(msg) from None
     return (delta.days * 86_400 + delta.seconds) * US_PER_S + delta.microseconds

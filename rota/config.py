@@ -23,9 +23,7 @@ ACTION_CHARS_MAX = 200
 REASON_CHARS_MAX = 500
 URL_CHARS_MAX = 2048
 PRIORITY_MAX = 1_000_000
-JSON_DEPTH_MAX = 64
 PINCHTAB_BATCH_MAX = 50
-BATCH_MAX = 1000
 PAGE_ROWS_MAX = 1000
 PAGE_ROWS = 100
 LIST_ROWS_MAX = 10_000
@@ -53,9 +51,13 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_zeros(cls, data: Any) -> Any:
-        """Drop zero numbers and empty strings: they mean `as it was`."""
+        """Drop zero numbers and empty strings: they mean `as it was` (port 0 is a free port)."""
         if isinstance(data, dict):
-            return {k: v for k, v in data.items() if v != "" and (v != 0 or v is False)}
+            return {
+                key: value
+                for key, value in data.items()
+                if value != "" and (value != 0 or value is False or key == "port")
+            }
         return data
 
 
@@ -80,12 +82,13 @@ class SchedulerSettings(Section):
 
     enabled: bool = True
     strategy: Literal["fair-fifo"] = "fair-fifo"
-    max_queue_size: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 1000
-    max_per_agent: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 100
-    max_inflight: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 20
+    max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000
+    max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
+    max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 20
     max_per_agent_inflight: Annotated[
         int,
         Field(
+            strict=True,
             ge=1,
             le=LIMIT_MAX,
             validation_alias=AliasChoices(
@@ -99,13 +102,14 @@ class SchedulerSettings(Section):
     result_ttl_sec: Annotated[
         int,
         Field(
+            strict=True,
             ge=1,
             le=LIMIT_MAX,
             validation_alias=AliasChoices("resultTTLSec", "resultTtlSec", "result_ttl_sec"),
             serialization_alias="resultTTLSec",
         ),
     ] = 300
-    worker_count: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 4
+    worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
 
 
 class WebhookSettings(Section):
@@ -136,7 +140,7 @@ class TypeSettings(Section):
 
     executor: str = "pull"
     timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
-    max_concurrent: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = None
+    max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
     on_interrupt: Literal["retry", "fail"] = "retry"
 
 
@@ -197,7 +201,7 @@ def parse_settings(data: Any) -> Settings:
         return Settings.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part)[:100] for part in first["loc"])
         problem = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             problem = "no such setting"
@@ -223,9 +227,7 @@ def load_settings(path: str | Path | None) -> Settings:
     return parse_settings(data)
 
 
-def merge_scheduler(current: Settings, changes: dict[str, Any]) -> Settings:
-    """Lay scheduler changes over the settings in force; zero values keep what is."""
+def scheduler_changes(changes: dict[str, Any]) -> dict[str, Any]:
+    """Read changes of the scheduler's settings; zero values are none. Raises ConfigError."""
     parsed = parse_settings({"scheduler": changes}).scheduler
-    update = parsed.model_dump(include=set(parsed.model_fields_set))
-    scheduler = current.scheduler.model_copy(update=update)
-    return current.model_copy(update={"scheduler": scheduler})
+    return parsed.model_dump(include=parsed.model_fields_set)

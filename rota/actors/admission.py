@@ -51,7 +51,6 @@ class AdmissionActor(CooperativeActor):
         details = {
             "agentId": command.agent,
             "queued": state.backlog.total,
-            "agentQueued": state.backlog.of_agent(command.agent),
             "maxQueue": limits.queued,
             "maxPerAgent": limits.queued_per_agent,
         }

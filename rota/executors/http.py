@@ -15,6 +15,7 @@ import orjson
 
 from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
+from rota.domain.values import DEPTH_MAX, is_too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,9 +117,11 @@ def _outcome(status: int, raw: bytes | None) -> Outcome:
         return Outcome(ok=False, code="result_too_large", error=error)
     try:
         value = orjson.loads(raw) if raw else None
-        orjson.dumps(value)
-    except (ValueError, TypeError):
+    except ValueError:
         value = raw.decode(errors="replace")
+    if is_too_deep(raw, value):
+        error = f"executor's answer is nested deeper than {DEPTH_MAX} levels"
+        return Outcome(ok=False, code="result_too_deep", error=error)
     if status < 300:
         return Outcome(ok=True, result=value)
     text = raw.decode(errors="replace").strip()[:ERROR_CHARS_MAX]

@@ -23,9 +23,11 @@ class TabExecutor(HttpExecutor):
 
     def refusal(self, attempt: Attempt) -> Outcome | None:
         """Refuse an attempt that names no tab."""
-        if attempt.tab:
-            return None
-        return Outcome(ok=False, code="tab_required", error=NO_TAB)
+        if not attempt.tab:
+            return Outcome(ok=False, code="tab_required", error=NO_TAB)
+        if not attempt.tab.strip("."):  # a path of dots would lead elsewhere
+            return Outcome(ok=False, code="tab_invalid", error="tabId must not be only dots")
+        return None
 
     def address(self, attempt: Attempt) -> str:
         """Give the tab's action endpoint."""

@@ -12,153 +12,35 @@ import asyncio
 import hmac
 import logging
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import orjson
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
 
 from rota import ids
-from rota.config import Settings, load_settings
-from rota.errors import InternalFault, InvalidRequest, LogError, PayloadTooLarge, RotaError
-from rota.http import problems, views
+from rota.config import load_settings
+from rota.errors import InternalFault, LogError, RotaError
+from rota.http import problems
+from rota.http.call import Call
 from rota.http.dialects import pinchtab
+from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import ROUTES, Route
 from rota.http.v1.health import registry_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from aiohttp.web_request import BaseRequest
 
-    from rota.domain.task import Task
+    from rota.config import Settings, TypeSettings
     from rota.http.bridge import Bridge
 
 logger = logging.getLogger("rota.http")
 
-M = TypeVar("M", bound=BaseModel)
-
-VIEWS: dict[str, Callable[[Task], dict[str, Any]]] = {
-    "native": views.native,
-    "pinchtab": pinchtab.view,
-}
 _PROBLEMS = {"pinchtab": pinchtab.problem}
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
-_INT = re.compile(r"-?\d{1,19}")
-
-
-class Call:
-    """One request on its way through a handler."""
-
-    __slots__ = ("app", "bridge", "by", "params", "request", "request_id")
-
-    def __init__(
-        self, app: App, request: BaseRequest, request_id: str, params: dict[str, str], by: str
-    ) -> None:
-        """Bundle what a handler needs."""
-        self.app = app
-        self.bridge = app.bridge
-        self.request = request
-        self.request_id = request_id
-        self.params = params
-        self.by = by
-
-    def now(self) -> int:
-        """Give the present moment."""
-        return self.app.bridge.shard.journal.now()
-
-    # -- in
-
-    async def parsed(self) -> Any:
-        """Read the body as JSON."""
-        raw = await self._read()
-        kind = self.request.headers.get("Content-Type", "application/json")
-        if kind.partition(";")[0].strip().lower() != "application/json":
-            msg = "send the body as Content-Type: application/json"
-            raise HttpProblem(415, "unsupported_media_type", msg)
-        try:
-            value = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            msg = f"the body is not valid JSON: {error.msg} at line {error.lineno}"
-            raise InvalidRequest(msg, code="invalid_json") from None
-        problems.check_depth(raw, value)
-        return value
-
-    def validate(self, model: type[M], value: Any) -> M:
-        """Make a model of a parsed body. Raises InvalidRequest naming the field."""
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            raise problems.invalid(error) from None
-
-    async def body(self, model: type[M], *, optional: bool = False) -> M:
-        """Read and validate the body; an optional one may be empty."""
-        if optional and not self.request.can_read_body:
-            return model()
-        return self.validate(model, await self.parsed())
-
-    async def _read(self) -> bytes:
-        request, limit = self.request, self.app.settings.server.body_bytes_max
-        if (request.content_length or 0) > limit:
-            raise PayloadTooLarge(f"the body is larger than {limit} bytes")
-        if request.headers.get("Content-Encoding", "identity") != "identity":
-            msg = "send the body without Content-Encoding"
-            raise HttpProblem(415, "unsupported_encoding", msg)
-        try:
-            if request.content.is_eof():
-                return await request.read()
-            async with asyncio.timeout(self.app.settings.server.body_timeout_s):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise PayloadTooLarge(f"the body is larger than {limit} bytes") from None
-        except TimeoutError:
-            raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
-
-    async def check_callback(self, url: str | None) -> None:
-        """Refuse a callback URL that may not be called. Raises CallbackRefused."""
-        if url:
-            await self.bridge.guard.check_at_submission(url)
-
-    def query(self, name: str) -> str | None:
-        """Give a query parameter, or None."""
-        value: str | None = self.request.query.get(name)
-        return value or None
-
-    def query_int(self, name: str, *, default: int, low: int, high: int) -> int:
-        """Give a query parameter that must be a whole number in a range."""
-        text = self.query(name)
-        if text is None:
-            return default
-        if not _INT.fullmatch(text) or not low <= int(text) <= high:
-            msg = f"query parameter '{name}': must be a whole number from {low} to {high}"
-            raise InvalidRequest(msg, details={"field": name})
-        return int(text)
-
-    def view(self, task: Task, default: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
-        """Show a task in the view that was asked for."""
-        name = self.query("view") if self.request.query_string else None
-        if name is None:
-            return default(task)
-        if name not in VIEWS:
-            msg = f"unknown view '{name[:50]}'; use {', '.join(VIEWS)}"
-            raise InvalidRequest(msg, details={"field": "view"})
-        return VIEWS[name](task)
-
-    # -- out
-
-    def json(self, value: Any, status: int = 200) -> web.Response:
-        """Answer with JSON."""
-        return self.raw(orjson.dumps(value), status)
-
-    def raw(
-        self, body: bytes, status: int = 200, content_type: str = "application/json"
-    ) -> web.Response:
-        """Answer with bytes."""
-        return web.Response(body=body, status=status, headers={"Content-Type": content_type})
 
 
 class App:
@@ -173,6 +55,7 @@ class App:
         self.registry = registry_for(bridge.shard)
         self.streams: set[asyncio.Event] = set()
         self.closing = False
+        self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}
         self._patterns: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         self._tokens = {name: token.encode() for name, token in settings.server.tokens.items()}
@@ -223,7 +106,7 @@ class App:
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
         dialect = ""
         try:
-            route, params = self._match(request.method, request.raw_path.partition("?")[0])
+            route, params = self._match(request.method, _path_of(request))
             dialect = route.dialect
             by = self._admit(request, route)
             call = Call(self, request, request_id, params, by)
@@ -233,8 +116,8 @@ class App:
                 error = InternalFault(error.message)
                 error.status = 503
             answer = self._problem(error, request_id, dialect)
-        except (asyncio.CancelledError, ConnectionResetError):
-            raise
+        except ConnectionResetError:
+            answer = web.Response(status=400)  # the client has left: nobody reads this
         except Exception:
             logger.exception("a handler failed")
             fault = InternalFault("rota failed on this request; it was logged under its id")
@@ -283,6 +166,7 @@ class App:
         shown["webhooks"]["secret"] = "set" if self.settings.webhooks.secrets else ""
         for executor in shown["executors"].values():
             executor["headers"] = sorted(executor["headers"])
+            executor["url"] = _without_credentials(executor["url"])
         return shown
 
     async def reload(self, source: str, by: str = "") -> list[str]:
@@ -290,20 +174,28 @@ class App:
         if self.config_path is None:
             return []
         fresh = load_settings(self.config_path)
-        set_now = fresh.scheduler.model_dump(include=fresh.scheduler.model_fields_set)
-        scheduler = self.settings.scheduler.model_copy(update=set_now)
-        return await self.put_in_force(
-            self.settings.model_copy(update={"scheduler": scheduler, "types": fresh.types}),
-            source,
-            by,
-        )
+        changes = fresh.scheduler.model_dump(include=fresh.scheduler.model_fields_set)
+        return await self.change(changes, fresh.types, source, by)
 
-    async def put_in_force(self, settings: Settings, source: str, by: str) -> list[str]:
-        """Put the limits of `settings` in force; give the names of those that changed."""
-        changed = await self.bridge.change_limits(settings.limits(), source, by)
-        self.settings = self.bridge.settings = settings
-        self.bridge.shard.limits = settings.limits()
-        return changed
+    async def change(
+        self,
+        changes: dict[str, Any],
+        types: dict[str, TypeSettings] | None,
+        source: str,
+        by: str,
+    ) -> list[str]:
+        """Lay changes of the limits over those in force, one at a time; name what changed."""
+        async with self._changing:
+            for fixed in ("enabled", "strategy"):
+                changes.pop(fixed, None)
+            scheduler = self.settings.scheduler.model_copy(update=changes)
+            settings = self.settings.model_copy(
+                update={"scheduler": scheduler, "types": types or self.settings.types}
+            )
+            changed = await self.bridge.change_limits(settings.limits(), source, by)
+            self.settings = self.bridge.settings = settings
+            self.bridge.shard.limits = settings.limits()
+            return changed
 
     # -- the stream
 
@@ -317,33 +209,24 @@ class App:
         self.closing = True
         self._news(0)
 
-    def server(self) -> web.Server:
-        """Make the aiohttp server of this app."""
-        limit = self.settings.server.body_bytes_max
-        loop = asyncio.get_running_loop()
-
-        def make_request(
-            message: Any, payload: Any, protocol: Any, writer: Any, task: Any
-        ) -> BaseRequest:
-            return web.BaseRequest(
-                message, payload, protocol, writer, task, loop, client_max_size=limit
-            )
-
-        server = web.Server(
-            self._bounded,
-            request_factory=make_request,
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=75.0,
+    def listener(self) -> Listener:
+        """Make the server of this app."""
+        server = self.settings.server
+        return Listener(
+            self.handle,
+            connections_max=server.connections_max,
+            body_bytes_max=server.body_bytes_max,
         )
-        self._server = server
-        return server
 
-    async def _bounded(self, request: BaseRequest) -> web.StreamResponse:
-        """Answer, unless there are more connections than there may be."""
-        if len(self._server._connections) > self.settings.server.connections_max:  # noqa: SLF001
-            error = HttpProblem(503, "too_many_connections", "too many connections are open")
-            answer = self._problem(error, ids.request_id(), "")
-            answer.force_close()
-            return answer
-        return await self.handle(request)
+
+def _path_of(request: BaseRequest) -> str:
+    """Give the path that was asked for, still encoded; a proxy's absolute form has one too."""
+    path = request.raw_path.partition("?")[0]
+    if path.startswith("/"):
+        return path
+    rest = path.partition("://")[2]
+    return "/" + rest.partition("/")[2] if rest else path
+
+
+def _without_credentials(url: str) -> str:
+    return re.sub(r"(?<=://)[^/@]*@", "", url)

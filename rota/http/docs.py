@@ -15,7 +15,7 @@ from rota import __version__
 from rota.http import models
 
 if TYPE_CHECKING:
-    from rota.http.app import Call
+    from rota.http.call import Call
     from rota.http.routes import Route
 
 _REF = "#/components/schemas/{model}"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
 from rota.clock import parse_rfc3339
 from rota.config import (
     ACTION_CHARS_MAX,
-    BATCH_MAX,
     ID_CHARS_MAX,
+    PINCHTAB_BATCH_MAX,
     PRIORITY_MAX,
     REASON_CHARS_MAX,
     TIMEOUT_MS_MAX,
@@ -76,6 +76,7 @@ def _priority(value: int | str) -> int:
 
 
 AgentId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
+AGENT_ID: TypeAdapter[str] = TypeAdapter(AgentId)
 Action = Annotated[str, StringConstraints(max_length=ACTION_CHARS_MAX), AfterValidator(_named)]
 Label = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_printable)]
 Reason = Annotated[str, StringConstraints(max_length=REASON_CHARS_MAX), AfterValidator(_printable)]
@@ -151,7 +152,7 @@ class PinchTabBatch(DialectBody):
 
     agentId: AgentId
     callbackUrl: Url | None = None
-    tasks: list[PinchTabItem] = Field(min_length=1, max_length=BATCH_MAX)
+    tasks: list[PinchTabItem] = Field(min_length=1, max_length=PINCHTAB_BATCH_MAX)
 
 
 class Problem(BaseModel):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
-from rota.config import JSON_DEPTH_MAX
+from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest, RotaError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def response(error: RotaError, body: dict[str, Any]) -> web.Response:
 def invalid(error: ValidationError) -> InvalidRequest:
     """Turn the first thing wrong with a body into a sentence that names the field."""
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))
+    where = ".".join(str(part)[:100] for part in first["loc"] if part not in ("int", "str"))
     kind = first["type"]
     if kind == "missing":
         message = f"missing required field '{where}'"
@@ -76,17 +76,6 @@ def invalid(error: ValidationError) -> InvalidRequest:
 
 def check_depth(raw: bytes, value: Any) -> None:
     """Refuse nesting so deep that it could not be written down again."""
-    if raw.count(b"[") + raw.count(b"{") <= JSON_DEPTH_MAX:
-        return
-    level = [value]
-    for _ in range(JSON_DEPTH_MAX):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return
-    msg = f"the body is nested deeper than {JSON_DEPTH_MAX} levels"
-    raise InvalidRequest(msg, code="too_deep")
+    if is_too_deep(raw, value):
+        msg = f"the body is nested deeper than {DEPTH_MAX} levels"
+        raise InvalidRequest(msg, code="too_deep")

@@ -97,7 +97,7 @@ class Server:
         except BaseException:
             listener.close()
             raise
-        self._http = web.ServerRunner(self.app.server(), shutdown_timeout=2.0)
+        self._http = web.ServerRunner(self.app.listener(), shutdown_timeout=2.0)
         await self._http.setup()
         self._site = web.SockSite(self._http, listener, backlog=1024)
         await self._site.start()
@@ -213,9 +213,12 @@ class Server:
                 logger.warning("reloaded %s: %s", self.config_path, ", ".join(changed))
 
     async def _watch(self, path: Path) -> None:
-        """Reload when the file changes (or is replaced, as editors do)."""
-        folder, name = path.resolve().parent, path.name  # noqa: ASYNC240 - once, at start
+        """Reload when the file changes, is replaced (as editors do) or its link is."""
+        path, real = path.absolute(), path.resolve()  # noqa: ASYNC240 - once, at start
+        names = (f"/{path.name}", f"/{real.name}", "/..data")
         async for _ in awatch(
-            folder, recursive=False, watch_filter=lambda _, changed: changed.endswith(name)
+            *{path.parent, real.parent},
+            recursive=False,
+            watch_filter=lambda _, changed: changed.endswith(names),
         ):
             await self._reload("file")

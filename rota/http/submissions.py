@@ -14,7 +14,7 @@ from rota.errors import InvalidRequest
 from rota.http.models import moment_us
 
 if TYPE_CHECKING:
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 
 def command_from(

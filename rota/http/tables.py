@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rota.domain.task import Task, TaskState
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 SLICE_TASKS = 5000
 

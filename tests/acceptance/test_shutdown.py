@@ -167,24 +167,27 @@ def test_server_stopped_is_the_last_event_even_if_a_request_holds_up_the_end(
             writer.write(OK)
             await writer.drain()
 
-        async with receiving(slow) as receiver:
-            async with serving(folder, settings(0.1)) as server, client() as session:
-                for ms in range(200, 2200, 200):
-                    text = ahead(ms)
-                    await submit(session, server.url, action="browse", deadline=text)
-                await submit(session, server.url, agentId="a2", callbackUrl=receiver.url())
-                await receiver.wait_for_requests(1)
-                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-                writer.write(
-                    b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\n"
-                    b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-                )
-                await writer.drain()
-                await get(session, f"{server.url}/v1/stats")
-                await stopped(server)
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+        async with (
+            receiving(slow) as receiver,
+            serving(folder, settings(0.1)) as server,
+            client() as session,
+        ):
+            for ms in range(200, 2200, 200):
+                text = ahead(ms)
+                await submit(session, server.url, action="browse", deadline=text)
+            await submit(session, server.url, agentId="a2", callbackUrl=receiver.url())
+            await receiver.wait_for_requests(1)
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(
+                b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            )
+            await writer.drain()
+            await get(session, f"{server.url}/v1/stats")
+            await stopped(server)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
         kinds = [kind for _, kind, _ in audited(folder).history]
         assert kinds.count("server_stopped") == 1
         assert kinds[-1] == "server_stopped", kinds[-5:]

@@ -123,6 +123,7 @@ def test_log_lines_cannot_be_forged(tmp_path):
     with process:
         process.config_path.write_text('{"scheduler": "x\\ny"}')
         subprocess.run(["kill", "-HUP", str(process.pid)], check=True)
+        process.wait_printed("was not reloaded")
     logged = [line for line in process.output().splitlines() if line.startswith("{")]
     assert logged
     assert all(json.loads(line)["level"] == "error" for line in logged)

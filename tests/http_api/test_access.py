@@ -191,6 +191,6 @@ def test_those_who_came_first_are_served_whoever_comes_after(serve: Servers) -> 
         assert first.recv(65536).startswith(b"HTTP/1.1 200")
         for _ in range(5):
             stack.enter_context(rota.connected())
-        until(lambda: rota.inside(lambda server: len(server.app._server.connections)) >= 2)
+        until(lambda: rota.inside(lambda server: len(server._http.server.connections)) >= 2)
         first.sendall(ask)
         assert first.recv(65536).startswith(b"HTTP/1.1 200")

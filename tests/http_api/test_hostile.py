@@ -83,7 +83,7 @@ PATHS = ("/v1/tasks", "/tasks", "/tasks/batch")
 @pytest.mark.parametrize(
     "raw",
     [
-        b"{", b"", b"nonsense", b"{'a': 1}", b'{"a": 1,}', b"\x00", b"\xff\xfe{\x00}\x00",
+        b"{", b" ", b"nonsense", b"{'a': 1}", b'{"a": 1,}', b"\x00", b"\xff\xfe{\x00}\x00",
         b'{"agentId": "\xff"}', b'{"agentId": NaN}', b'{"agentId": Infinity}', b'{"a": 01}',
         b'{"agentId": "\\ud800", "action": "x"}', b'{"\\udfff": 1}', b"{}{}", b'"' + b"x" * 1000,
         b'\xef\xbb\xbf{"agentId": "a", "action": "b"}', b'{"agentId": "a\nb"}', b"[" * 64,
@@ -92,9 +92,13 @@ PATHS = ("/v1/tasks", "/tasks", "/tasks/batch")
     ],
 )  # fmt: skip
 def test_what_is_not_json_is_400(rota: Rota, path: str, raw: bytes) -> None:
-    if not raw and path == "/v1/config/reload":
-        pytest.skip("its body may be empty")
     assert refused(rota.request("POST", path, raw=raw))["code"] == "invalid_json"
+
+
+@pytest.mark.usefixtures("nothing_submitted")
+@pytest.mark.parametrize("path", PATHS)
+def test_an_empty_body_is_400_where_one_is_needed(rota: Rota, path: str) -> None:
+    assert refused(rota.request("POST", path, raw=b""))["code"] == "invalid_json"
 
 
 @pytest.mark.usefixtures("nothing_submitted")
@@ -413,9 +417,9 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error_of_ours(serv
     for _ in range(5):
         with rota.connected() as sock:
             sock.sendall(b"POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
-            until(lambda: rota.inside(lambda server: len(server.app._server.connections)) == 1)
+            until(lambda: rota.inside(lambda server: len(server._http.server.connections)) == 1)
             assert rota.get("/health/live").status == 200
-    until(lambda: rota.inside(lambda server: len(server.app._server.connections)) == 0)
+    until(lambda: rota.inside(lambda server: len(server._http.server.connections)) == 0)
     assert [line for line in rota.log.lines if "Traceback" in line] == []
 
 
@@ -428,7 +432,7 @@ def test_connections_that_are_reset_leave_nothing_open(rota: Rota) -> None:
             sock.sendall(head % len(body) + body)
 
     def open_now() -> int:
-        return rota.inside(lambda server: len(server.app._server.connections))
+        return rota.inside(lambda server: len(server._http.server.connections))
 
     until(lambda: open_now() <= 12, what="the connections are gone")  # lingering ones of others
 

@@ -77,7 +77,7 @@ class Ledger:
     def __init__(self) -> None:
         self.acknowledged: set[str] = set()
         self.cancelled: set[str] = set()
-        self.seen_ended: dict[str, str] = {}
+        self.seen_ended: dict[str, tuple[str, str]] = {}
         self.with_callback: set[str] = set()
         self.refused = 0
         self.surprises: list[str] = []
@@ -172,8 +172,9 @@ class Audit:
         assert not lost, f"{len(lost)} acknowledged tasks are lost, such as {lost[:3]}"
         for task in sorted(ledger.cancelled):
             assert self.phase[task] is TaskState.CANCELLED, f"{task}: {self.phase[task]}"
-        for task, state in ledger.seen_ended.items():
-            assert self.phase[task] == state, f"{task} was {state}, now {self.phase[task]}"
+        for task, (state, where) in ledger.seen_ended.items():
+            now = self.phase[task]
+            assert now == state, f"{task} was {state} by the answer to {where}, and is now {now}"
 
     def check_all_ended(self) -> None:
         """Every task that rota runs itself has exactly one end."""
@@ -315,6 +316,15 @@ async def until_state(
             view: dict[str, Any] = await get(session, f"{url}/v1/tasks/{task}")
             if view["state"] in states:
                 return view
+            await asyncio.sleep(STEP_S)
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = END_S) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            if holds():
+                return
             await asyncio.sleep(STEP_S)
 
 
@@ -544,7 +554,7 @@ class Load:
         if status == 200:
             self._ledger.cancelled.add(task)
         elif status == 409:
-            self._ledger.seen_ended[task] = said["details"]["state"]
+            self._ledger.seen_ended[task] = (said["details"]["state"], "a cancel")
         else:
             self._surprise(f"cancel {task}", status, said)
 
@@ -557,7 +567,7 @@ class Load:
             if response.status != 200:
                 self._surprise(f"look at {task}", response.status, said)
             elif TaskState(said["state"]) in TERMINAL:
-                self._ledger.seen_ended[task] = said["state"]
+                self._ledger.seen_ended[task] = (said["state"], "a look")
 
     async def _reload(self, session: aiohttp.ClientSession) -> None:
         inflight, workers = self._dice.choice([(4, 6), (8, 4), (5, 12)])

@@ -15,7 +15,7 @@ from rota.actors.messages import Admitted, Refused
 from rota.clock import rfc3339
 from rota.config import LIST_ROWS_MAX, PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.task import TaskState
-from rota.errors import InvalidRequest, QueueFull
+from rota.errors import Conflict, InvalidRequest, QueueFull
 from rota.http import views
 from rota.http.models import PinchTabBatch, PinchTabBody
 from rota.http.submissions import command_from
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rota.domain.commands import Limits, SubmitTask
     from rota.domain.task import Task
     from rota.errors import RotaError
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 NAME = "pinchtab"
 
@@ -64,6 +64,10 @@ def view(task: Task) -> dict[str, Any]:
 def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     """Show an error as PinchTab does: what is empty is left out."""
     del request_id
+    if isinstance(error, Conflict) and "state" in error.details:
+        word = STATES[TaskState(error.details["state"])]
+        details = {**error.details, "state": word}
+        error = Conflict(f"task is already {word}", code=error.code, details=details)
     body: dict[str, Any] = {"code": error.code, "error": str(error)}
     if error.retryable:
         body["retryable"] = True

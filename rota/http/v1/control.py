@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.config import ID_CHARS_MAX, merge_scheduler
+from pydantic import ValidationError
+
+from rota.config import scheduler_changes
 from rota.errors import ConfigError, InvalidRequest
-from rota.http.models import ReasonBody, ReloadBody
+from rota.http.models import AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 
 async def list_agents(call: Call) -> Any:
@@ -35,10 +37,10 @@ async def list_agents(call: Call) -> Any:
 
 
 def _agent(call: Call) -> str:
-    agent = call.params["id"]
-    if not agent.strip() or len(agent) > ID_CHARS_MAX or not agent.isprintable():
-        raise InvalidRequest("the agent's id is blank, too long or not printable")
-    return agent
+    try:
+        return AGENT_ID.validate_python(call.params["id"])
+    except ValidationError as error:
+        raise InvalidRequest(f"agent id: {error.errors()[0]['msg']}") from None
 
 
 async def pause_agent(call: Call) -> Any:
@@ -94,8 +96,8 @@ async def reload_config(call: Call) -> Any:
     body = await call.body(ReloadBody, optional=True)
     try:
         if body.scheduler is not None:
-            settings = merge_scheduler(call.bridge.settings, body.scheduler)
-            changed = await call.app.put_in_force(settings, "api", call.by)
+            changes = scheduler_changes(body.scheduler)
+            changed = await call.app.change(changes, None, "api", call.by)
         else:
             changed = await call.app.reload("api", call.by)
     except ConfigError as error:

@@ -18,7 +18,7 @@ from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
     from rota.eventlog.port import EventLog, Stored
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 SCAN_MAX = 20_000
 HEARTBEAT_S = 15.0

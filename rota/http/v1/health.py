@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from rota.actors.system import Shard
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 
 async def health(call: Call) -> Any:

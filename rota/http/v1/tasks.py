@@ -16,7 +16,7 @@ from rota.http.submissions import command_from
 from rota.http.tables import list_tasks
 
 if TYPE_CHECKING:
-    from rota.http.app import Call
+    from rota.http.call import Call
 
 STATES = {state.value: frozenset({state}) for state in TaskState}
 

@@ -1,0 +1,157 @@
+"""One request on its way through a handler: reading it, answering it.
+
+Bodies are bounded in size, depth and time; what is wrong with one becomes a sentence that names the
+field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from rota.errors import InvalidRequest, PayloadTooLarge
+from rota.http import problems, views
+from rota.http.dialects import pinchtab
+from rota.http.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.web_request import BaseRequest
+
+    from rota.domain.task import Task
+    from rota.http.app import App
+
+M = TypeVar("M", bound=BaseModel)
+
+VIEWS: dict[str, Callable[[Task], dict[str, Any]]] = {
+    "native": views.native,
+    "pinchtab": pinchtab.view,
+}
+_INT = re.compile(r"-?\d{1,19}", re.ASCII)
+
+
+class Call:
+    """One request on its way through a handler."""
+
+    __slots__ = ("app", "bridge", "by", "params", "request", "request_id")
+
+    def __init__(
+        self, app: App, request: BaseRequest, request_id: str, params: dict[str, str], by: str
+    ) -> None:
+        """Bundle what a handler needs."""
+        self.app = app
+        self.bridge = app.bridge
+        self.request = request
+        self.request_id = request_id
+        self.params = params
+        self.by = by
+
+    def now(self) -> int:
+        """Give the present moment."""
+        return self.app.bridge.shard.journal.now()
+
+    # -- in
+
+    async def parsed(self) -> Any:
+        """Read the body as JSON."""
+        raw = await self._read()
+        kind = self.request.headers.get("Content-Type", "application/json")
+        if kind.partition(";")[0].strip().lower() != "application/json":
+            msg = "send the body as Content-Type: application/json"
+            raise HttpProblem(415, "unsupported_media_type", msg)
+        try:
+            value = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            msg = f"the body is not valid JSON: {error.msg} at line {error.lineno}"
+            raise InvalidRequest(msg, code="invalid_json") from None
+        problems.check_depth(raw, value)
+        return value
+
+    def validate(self, model: type[M], value: Any) -> M:
+        """Make a model of a parsed body. Raises InvalidRequest naming the field."""
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            raise problems.invalid(error) from None
+
+    async def body(self, model: type[M], *, optional: bool = False) -> M:
+        """Read and validate the body; an optional one may be empty."""
+        if optional and not self.request.can_read_body:
+            return model()
+        return self.validate(model, await self.parsed())
+
+    async def _read(self) -> bytes:
+        request, limit = self.request, self.app.settings.server.body_bytes_max
+        if (request.content_length or 0) > limit:
+            raise PayloadTooLarge(f"the body is larger than {limit} bytes")
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            msg = "send the body without Content-Encoding"
+            raise HttpProblem(415, "unsupported_encoding", msg)
+        try:
+            if request.content.is_eof():
+                return await request.read()
+            await self._expected()
+            async with asyncio.timeout(self.app.settings.server.body_timeout_s):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise PayloadTooLarge(f"the body is larger than {limit} bytes") from None
+        except TimeoutError:
+            raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
+
+    async def _expected(self) -> None:
+        """Tell a client that asks first to go on."""
+        expect = self.request.headers.get("Expect")
+        if expect is None:
+            return
+        if expect.lower() != "100-continue":
+            raise HttpProblem(417, "expectation_failed", "only 100-continue can be expected")
+        await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.request.writer.output_size = 0
+
+    async def check_callback(self, url: str | None) -> None:
+        """Refuse a callback URL that may not be called. Raises CallbackRefused."""
+        if url:
+            await self.bridge.guard.check_at_submission(url)
+
+    def query(self, name: str) -> str | None:
+        """Give a query parameter, or None."""
+        value: str | None = self.request.query.get(name)
+        return value or None
+
+    def query_int(self, name: str, *, default: int, low: int, high: int) -> int:
+        """Give a query parameter that must be a whole number in a range."""
+        text = self.query(name)
+        if text is None:
+            return default
+        if not _INT.fullmatch(text) or not low <= int(text) <= high:
+            msg = f"query parameter '{name}': must be a whole number from {low} to {high}"
+            raise InvalidRequest(msg, details={"field": name})
+        return int(text)
+
+    def view(self, task: Task, default: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
+        """Show a task in the view that was asked for."""
+        name = self.query("view") if self.request.query_string else None
+        if name is None:
+            return default(task)
+        if name not in VIEWS:
+            msg = f"unknown view '{name[:50]}'; use {', '.join(VIEWS)}"
+            raise InvalidRequest(msg, details={"field": "view"})
+        return VIEWS[name](task)
+
+    # -- out
+
+    def json(self, value: Any, status: int = 200) -> web.Response:
+        """Answer with JSON."""
+        return self.raw(orjson.dumps(value), status)
+
+    def raw(
+        self, body: bytes, status: int = 200, content_type: str = "application/json"
+    ) -> web.Response:
+        """Answer with bytes."""
+        return web.Response(body=body, status=status, headers={"Content-Type": content_type})
