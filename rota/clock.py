@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 US_PER_MS = 1_000
@@ -69,8 +70,14 @@ def sleep_s(seconds: float) -> None:
 def rfc3339(at_us: int) -> str:
     """Write a moment as RFC 3339 in UTC, with as many decimals as it needs."""
     whole, rest = divmod(at_us, US_PER_S)
-    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest:06d}".rstrip("0") + "Z" if rest else text + "Z"
+    if not rest:
+        return _second(whole) + "Z"
+    return f"{_second(whole)}.{rest:06d}".rstrip("0") + "Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def parse_rfc3339(text: str) -> int:

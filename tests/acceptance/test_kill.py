@@ -7,12 +7,27 @@ server shows after each restart must be the fold of its log.
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
-from support.kill_harness import KillRounds, hooks, verify
+import pytest
+from support.kill_harness import KillRounds, hooks, until, verify
+
+from rota.actors.host import AsyncioHost, ThreadLine
+from rota.actors.system import Shard
+from rota.clock import SystemClock
+from rota.config import Settings
+from rota.domain.commands import Limits, SubmitTask
+from rota.errors import Conflict
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.executors.runner import AsyncRunner
+from rota.http.bridge import Bridge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from rota.eventlog.port import Stored
 
 VERIFY_EVERY = 5
 
@@ -46,5 +61,58 @@ def test_nothing_acknowledged_is_lost_or_done_twice_when_the_server_is_killed_ag
                 assert audit.kinds["attempt_interrupted"], "a kill must hit running attempts"
                 assert ledger.cancelled
                 assert ledger.with_callback
+
+    asyncio.run(main())
+
+
+class HeldLog(LmdbLog):
+    """A log that does not write the end of a task before it is let go."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+
+    def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
+        if any(b'"task_succeeded"' in record.body for record in records):
+            self.reached.set()
+            assert self.let_go.wait(20)
+        super().append(records, expected_seq, epoch)
+
+
+def test_a_refused_cancel_tells_only_of_an_end_that_a_kill_cannot_take_back(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        log = HeldLog(tmp_path / "data")
+        shard = Shard(
+            log,
+            AsyncioHost(SystemClock()),
+            limits=Limits(),
+            line=ThreadLine,
+            runner=AsyncRunner({}),
+            courier=None,
+        )
+        shard.start()
+        bridge = Bridge(shard, Settings(), None)
+        try:
+            (admitted,) = await bridge.submit((SubmitTask("a1", "echo", "builtin"),))
+            await until(log.reached.is_set)
+            durable_then: list[bool] = []
+
+            async def cancel() -> None:
+                with pytest.raises(Conflict):
+                    await bridge.cancel(admitted.task, "", "")
+                durable_then.append(shard.journal.durable_seq >= shard.state.seq)
+
+            cancelling = asyncio.create_task(cancel())
+            await asyncio.wait([cancelling], timeout=0.1)
+            log.let_go.set()
+            await cancelling
+            assert durable_then == [True], "it was told before it was on the disk"
+        finally:
+            log.let_go.set()
+            await until(lambda: shard.journal.durable_seq >= shard.state.seq)
+            shard.close()
 
     asyncio.run(main())
