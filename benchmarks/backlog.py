@@ -31,6 +31,9 @@ class StepHost:
     def call_soon(self, what):
         self.soon.append(what)
 
+    def hurry(self, run):
+        run()
+
     def call_at(self, at_us, what):
         pass
 

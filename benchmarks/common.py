@@ -215,7 +215,7 @@ def _process(command):
         process.stdout.close()
 
 
-def echo_round_trip(port, body, count=2000):
+def echo_round_trip(port, body, count=2000, pause=0.0):
     """Measure one-at-a-time round trips to the floor server, in seconds."""
     client = RawClient(port)
     request = request_bytes("/v1/tasks", body)
@@ -224,12 +224,14 @@ def echo_round_trip(port, body, count=2000):
         start = time.perf_counter()
         client.call(request)
         times.append(time.perf_counter() - start)
+        time.sleep(pause)
     client.close()
     return times[count // 10 :]
 
 
-def synced_commits(folder, count=500, size=300):
+def synced_commits(folder, count=500, size=300, pause=0.0):
     """Measure LMDB commits of one record each, default flags, in seconds."""
+    folder.mkdir(exist_ok=True)
     env = lmdb.open(str(folder / "floor"), map_size=1 << 30, max_dbs=2, lib_version=0)
     database = env.open_db(b"events")
     times = []
@@ -238,6 +240,7 @@ def synced_commits(folder, count=500, size=300):
         with env.begin(write=True) as txn:
             txn.put(struct.pack(">Q", n), bytes(size), db=database, append=True)
         times.append(time.perf_counter() - start)
+        time.sleep(pause)
     env.close()
     return times[count // 10 :]
 

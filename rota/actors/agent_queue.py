@@ -20,6 +20,7 @@ from rota.actors.messages import (
 )
 from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import decide_cancel, decide_expiry
+from rota.domain.commands import PULL
 from rota.domain.events import AgentPaused, AgentResumed
 from rota.errors import NotFound, RequestError
 
@@ -48,7 +49,7 @@ class QueueActor(CooperativeActor):
         if kind is TaskWaits:
             order = self._journal.state.backlog.orders.get(self._agent)
             head = order.head(message.lane) if order is not None else None
-            if head is not None and head.id == message.task:
+            if head is not None and head.id == message.task and head.executor != PULL:
                 self._dispatcher.tell(HeadChanged(self._agent, message.lane))
         elif kind is TaskLeft:
             self._dispatcher.tell(HeadChanged(self._agent, message.lane))

@@ -99,6 +99,14 @@ class Runtime:
     def run(self) -> None:
         """Work off what waits, up to a bound, then run the idle hooks."""
         self._scheduled = False
+        self.work()
+        for hook in self.idle:
+            hook()
+        if self.ready:
+            self.schedule()
+
+    def work(self) -> None:
+        """Work off what waits, up to a bound."""
         ready = self.ready
         left = MESSAGES_PER_RUN_MAX
         while ready and left > 0:
@@ -108,10 +116,6 @@ class Runtime:
                 left -= 1
                 self.handle(actor, queue.popleft())
             self._rest(actor)
-        for hook in self.idle:
-            hook()
-        if ready:
-            self.schedule()
 
     def step(self, choose: Callable[[int], int]) -> bool:
         """Handle one message of the actor at `choose(n)`; False if nothing waits."""

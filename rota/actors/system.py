@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.system")
 
 QUEUE_ACTORS_IDLE_MAX = 2048
+HURRY_RECORDS = 4
+"""A last group of so few records means that requests come one by one."""
+IDS_APART_US = 10_000_000
+"""Ids begin with their time, and are drawn at most this far ahead of it."""
 REOPEN_US = 500_000
 REOPEN_US_MAX = 5_000_000
 
@@ -94,6 +98,8 @@ class Shard:
         self._queues: dict[str, ActorRef[Any]] = {}
         self._snapshot: Snapshotter | None = None
         self._snapshot_seq = 0
+        self._group_records = 0
+        self._ids_clear_at = 0
         self._acknowledged = 0
         self._reopen_us = REOPEN_US
         self._waiting_for_end: Callable[[], None] | None = None
@@ -145,6 +151,7 @@ class Shard:
         tasks = list(self.state.tasks)
         owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
+        self._ids_clear_at = self.state.at + IDS_APART_US
         self._snapshot_seq = self.state.snapshot_seq
         started = self.journal.record(ServerStarted(__version__, settings, self.state.seq))
         for task in tasks:
@@ -181,11 +188,19 @@ class Shard:
         idle = [a for a, r in self._queues.items() if a not in orders and r.actor_inbox.empty()]
         retire([self._queues.pop(agent) for agent in idle])
 
+    def hurry(self) -> None:
+        """Handle and hand over what waits now, if requests come so rarely that no group forms."""
+        if self._group_records <= HURRY_RECORDS and self.journal.durable_seq >= self.state.seq:
+            self._host.hurry(self.runtime.run)
+
     def _draw_id(self) -> str:
         return ids.task_id(self.journal.now(), self._is_taken)
 
     def _is_taken(self, task_id: str) -> bool:
-        return task_id in self.state.tasks.by_id or self.log.has_task(task_id)
+        """Look in memory; and in the log, while an id's time may be one of an earlier run's."""
+        if task_id in self.state.tasks.by_id:
+            return True
+        return self.state.at < self._ids_clear_at and self.log.has_task(task_id)
 
     # -- the log's news ----------------------------------------------------------------------
 
@@ -199,6 +214,8 @@ class Shard:
             self._degrade(report.error)
             return
         self.journal.committed(report.seq)
+        self._group_records = report.records
+        self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
         if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:
             self._begin_snapshot()
         if self._waiting_for_end is not None and self.journal.durable_seq >= self.state.seq:
@@ -230,6 +247,10 @@ class Shard:
             self._snapshot.stop()
             self._snapshot = None
         body_of(self.pool).abort_all(reason)
+        self._retire_actors(reason)
+
+    def _retire_actors(self, reason: str) -> None:
+        """Stop the actors, and tell whoever still waits for one of them."""
         actors = [self.dispatcher, self.pool, self.webhook, self.timer, self.admission]
         actors += self._queues.values()
         for ref in actors:
@@ -338,9 +359,10 @@ class Shard:
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))
+        self._retire_actors("the server has stopped")
         reach("shutdown.drained")
         self._waiting_for_end = done
-        self.runtime.run()
+        self.journal.flush()
 
     def close(self) -> None:
         """Take a last snapshot, end the committer and let go of the log."""

@@ -15,6 +15,8 @@ from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykka import ActorRef
 
     from rota.actors.system import Shard
@@ -69,18 +71,18 @@ class Bridge:
         self._check_open()
         reply = FutureReply()
         self.shard.admission.tell(m.SubmitTasks(commands, reply))
+        self.shard.hurry()
         answers: list[m.Admitted | m.Refused] = await reply.future
         return answers
 
     async def cancel(self, task_id: str, reason: str, by: str) -> str:
         """Cancel a task. Raises NotFound or Conflict."""
         self._check_open()
-        task = self.shard.find_task(task_id)
-        if task is None:
-            raise NotFound("task not found")
+        task = self.task(task_id)
         if task.state in TERMINAL:
-            details = {"taskId": task.id, "state": task.state.value}
-            raise Conflict(f"task is already {task.state.value}", details=details)
+            state = await self.durable(lambda: self.task(task_id).state)
+            details = {"taskId": task.id, "state": state.value}
+            raise Conflict(f"task is already {state.value}", details=details)
         return await self._ask_queue(task.agent, m.CancelTask, task_id, reason, by)
 
     async def pause(self, agent: str, reason: str, by: str) -> str:
@@ -107,19 +109,23 @@ class Bridge:
         changed: list[str] = await reply.future
         return changed
 
-    async def task(self, task_id: str) -> Task:
+    def task(self, task_id: str) -> Task:
         """Give a task. Raises NotFound."""
         task = self.shard.find_task(task_id)
         if task is None:
             raise NotFound("task not found")
         return task
 
-    async def durable(self, value: T) -> T:
-        """Give `value` back when everything it could have been made from is durable."""
+    async def durable(self, look: Callable[[], T]) -> T:
+        """Look, and give what was seen when everything it was made from is durable."""
+        value = look()
         journal = self.shard.journal
         if journal.failure is not None or journal.durable_seq >= self.shard.state.seq:
             return value
         reply = FutureReply()
-        journal.answer(reply, value)
-        answer: T = await reply.future
-        return answer
+        journal.answer(reply, None)
+        try:
+            await reply.future
+        except StorageUnavailable:
+            return look()  # what was seen is gone; the state was rebuilt from the log
+        return value

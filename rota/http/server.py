@@ -48,6 +48,8 @@ logger = logging.getLogger("rota.server")
 SWITCH_INTERVAL_S = 0.0005
 """How long the loop may keep the interpreter from the committer; see benchmarks/README.md."""
 GC_THRESHOLDS = (50_000, 20, 100)
+WATCH_STEP_MS = 1000
+"""How often the watcher's thread looks whether the kernel has told it of a change."""
 
 
 def native_callback(task: Task) -> tuple[dict[str, str], bytes]:
@@ -186,13 +188,13 @@ class Server:
         end = loop.time() + grace_s
         while self.shard.running() and loop.time() < end and self.failure is None:  # noqa: ASYNC110 - once
             await asyncio.sleep(0.02)
+        await self._http.cleanup()
         settled = asyncio.Event()
         self.shard.finish(settled.set)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(settled.wait(), 30)
         await self._runner.close()
         await self._courier.close()
-        await self._http.cleanup()
         self.shard.close()
         self._guard.close()
 
@@ -220,5 +222,7 @@ class Server:
             *{path.parent, real.parent},
             recursive=False,
             watch_filter=lambda _, changed: changed.endswith(names),
+            step=WATCH_STEP_MS,
+            debounce=WATCH_STEP_MS,
         ):
             await self._reload("file")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.builders import START_US, chained, history, submitted
@@ -16,6 +16,9 @@ from rota.domain.events import Record
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Snapshot, Stored
 from rota.projections.state import SNAPSHOT_VERSION, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EVENTS = 400
 

@@ -11,13 +11,15 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import Rota, Servers, Target, running_process, until, with_tab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 TAB = "8f9c7d4e1234567890abcdef12345678"
 

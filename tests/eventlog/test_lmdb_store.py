@@ -9,7 +9,7 @@ import stat
 import struct
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lmdb
 import pytest
@@ -22,6 +22,9 @@ from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import FORMAT_VERSION, Head, Stored
 from rota.eventlog.replay import replay
 from rota.projections.state import SNAPSHOT_VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FLIPS = 200
 SEQ = struct.Struct(">Q")

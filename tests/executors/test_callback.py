@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import hmac
 import socket
-from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -25,6 +25,9 @@ from rota.executors.callback import (
     sign,
 )
 from rota.executors.guard import CallbackGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
 
 NOW_S = 1_700_000_000
 PUBLIC = "93.184.215.14"

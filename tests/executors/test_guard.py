@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rota.errors import CallbackRefused, ConfigError
 from rota.executors import guard as guard_module
 from rota.executors.guard import CallbackGuard, CallbackUnresolved, judge_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 PUBLIC = "93.184.215.14"
 
@@ -114,7 +117,7 @@ def now_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Hold the guard's clock, which moves by `now_s[0] += ...`."""
     now = [1000.0]
     monkeypatch.setattr(guard_module, "monotonic_s", lambda: now[0])
-    yield now
+    return now
 
 
 def resolved(guard: CallbackGuard, url: str) -> tuple[str, ...]:

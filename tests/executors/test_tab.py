@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import Target, target
@@ -12,6 +11,9 @@ from support.http_server import Target, target
 from rota.domain.commands import Outcome
 from rota.executors.port import Attempt
 from rota.executors.tab import NO_TAB, TabExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture

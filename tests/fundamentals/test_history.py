@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from support.http_server import Rota
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.http_server import Rota
 
 
 def test_a_task_tells_its_own_story(rota: Rota) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from support.http_server import Rota, Target
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.http_server import Rota, Target
 
 
 def occupy(rota: Rota, browser: Target) -> None:

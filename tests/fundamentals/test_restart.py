@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from support.http_server import Rota, RotaProcess, Target, until, with_tab
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_results_are_still_there(rota: Rota) -> None:

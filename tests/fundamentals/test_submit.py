@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from support.http_server import Rota, Target
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.http_server import Rota, Target
 
 
 def test_a_task_is_accepted_at_once_and_done_a_little_later(rota: Rota) -> None:

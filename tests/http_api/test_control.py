@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -11,6 +10,9 @@ from support.http_server import Rota, Servers, Target, until, with_tab
 
 from rota.config import load_settings, parse_settings
 from rota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def agents(rota: Rota) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_pages_of_history_neither_repeat_nor_skip(rota: Rota, limit: int) -> Non
     events = read(rota, limit)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert len(events) == 1 + 5 * 4
-    assert all(a["at"] <= b["at"] for a, b in zip(events, events[1:], strict=False))
+    assert all(a["at"] <= b["at"] for a, b in itertools.pairwise(events))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])

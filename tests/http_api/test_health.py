@@ -7,7 +7,7 @@ import http.client
 import json
 import re
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,7 +16,9 @@ from support.http_server import Rota, Servers, until
 from rota import __version__
 from rota.errors import LogUnusable
 from rota.http.routes import ROUTES
-from rota.http.server import Server
+
+if TYPE_CHECKING:
+    from rota.http.server import Server
 
 
 @pytest.fixture

@@ -15,9 +15,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -25,6 +23,10 @@ from support.http_server import Answer, Rota, Servers, read_all, serving, until
 
 from rota.eventlog.codec import CLASSES
 from rota.http.routes import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 BODY_BYTES_MAX = 1 << 21
 DOCUMENTED_503 = {
@@ -664,7 +666,7 @@ def test_a_thousand_random_requests_cause_no_5xx(rota: Rota) -> None:
             statuses[response.status] = statuses.get(response.status, 0) + 1
             if response.status == 202:
                 found = json.loads(raw)
-                made = found["tasks"] if "tasks" in found else [found]
+                made = found.get("tasks", [found])
                 fuzz.task_ids += [item["taskId"] for item in made]
     assert {200, 202, 400, 404, 405, 409} <= set(statuses), statuses
     live, replayed = rota.digests()

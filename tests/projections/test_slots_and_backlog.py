@@ -22,10 +22,10 @@ from support.builders import (
 
 from rota.domain import events as e
 from rota.domain.task import limits_of
-from rota.projections.state import State
 
 if TYPE_CHECKING:
     from rota.domain.events import Event
+    from rota.projections.state import State
 
 RUNNING = (submitted(), assigned(), started())
 ENDS: dict[str, Event] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
 from support.builders import (
     START_US,
     assigned,
@@ -22,8 +23,12 @@ from support.builders import (
 
 from rota.domain import events as e
 from rota.projections import stats as stats_module
-from rota.projections.state import State
 from rota.projections.stats import PER_AGENT, average_ms
+
+if TYPE_CHECKING:
+    import pytest
+
+    from rota.projections.state import State
 
 
 def totals(*events: e.Event) -> dict[str, int]:

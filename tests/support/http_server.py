@@ -24,16 +24,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import uvloop
 
 from rota.actors.recovery import rebuild
 from rota.config import parse_settings
 from rota.http.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 

@@ -19,8 +19,10 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ADDRESS = re.compile(r"listening on (?:http://)?(\[[0-9a-f:]+\]|[^\s:/]+):(\d+)")

@@ -251,8 +251,14 @@ class World:
         shard = self.shard
         shard.drain()
         self.draining = True
+        while self.shard.runtime.ready and self.violation is None:
+            self.move("step")
+        given = shard.state.stats.totals["dispatched"]
+        state = shard.state
         for _ in range(self.rng.randrange(60)):
             self.move(self.rng.choice(("step", "loop", "commit", "time", "step", "step")))
+        if shard.state is state and state.stats.totals["dispatched"] != given:
+            self.violated("a stopping server went on dispatching")
         failures = self.log.failures
         shard.finish(self._finish)
         for _ in range(3000):

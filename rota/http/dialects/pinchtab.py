@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
     from rota.errors import RotaError
     from rota.http.call import Call
+    from rota.projections.state import State
 
 NAME = "pinchtab"
 
@@ -151,17 +152,22 @@ def _item(answer: Admitted | Refused) -> dict[str, Any]:
 async def list_all(call: Call) -> Any:
     """GET /tasks."""
     tasks, cursor = await list_tasks(call, NATIVE, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
-    body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
-    body["count"] = len(tasks)
-    if cursor is not None:
-        body["nextCursor"] = cursor
-    return call.json(await call.bridge.durable(body))
+
+    def page() -> dict[str, Any]:
+        body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
+        body["count"] = len(tasks)
+        if cursor is not None:
+            body["nextCursor"] = cursor
+        return body
+
+    return call.json(await call.bridge.durable(page))
 
 
 async def get_one(call: Call) -> Any:
     """GET /tasks/{id}."""
-    task = await call.bridge.task(call.params["id"])
-    return call.json(await call.bridge.durable(call.view(task, view)))
+    task_id = call.params["id"]
+    found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), view))
+    return call.json(found)
 
 
 async def cancel(call: Call) -> Any:
@@ -172,9 +178,12 @@ async def cancel(call: Call) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /scheduler/stats: exactly the document's fields."""
-    state = call.bridge.shard.state
+    return call.json(await call.bridge.durable(lambda: _stats(call.bridge.shard.state)))
+
+
+def _stats(state: State) -> dict[str, Any]:
     counts = state.stats.since_start()
-    body = {
+    return {
         "queue": {
             "totalQueued": state.backlog.total,
             "totalInflight": state.slots.total,
@@ -193,7 +202,6 @@ async def stats(call: Call) -> Any:
         },
         "config": _config(state.control.limits),
     }
-    return call.json(await call.bridge.durable(body))
 
 
 def _config(limits: Limits) -> dict[str, Any]:

@@ -12,17 +12,21 @@ from rota.http.models import AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
+    from rota.actors.system import Shard
     from rota.http.call import Call
+    from rota.projections.state import State
 
 
 async def list_agents(call: Call) -> Any:
     """GET /v1/agents."""
-    state = call.bridge.shard.state
+    return call.json(await call.bridge.durable(lambda: _agents(call.bridge.shard.state)))
+
+
+def _agents(state: State) -> dict[str, Any]:
     waiting, running = state.backlog.counts(), state.slots.by_agent()
     paused = state.control.paused
-    names = sorted({*waiting, *running, *paused, *state.stats.agents})
     rows = []
-    for name in names:
+    for name in sorted({*waiting, *running, *paused, *state.stats.agents}):
         row: dict[str, Any] = {
             "agentId": name,
             "waiting": waiting.get(name, 0),
@@ -33,7 +37,7 @@ async def list_agents(call: Call) -> Any:
         if paused.get(name):
             row["pauseReason"] = paused[name]
         rows.append(row)
-    return call.json(await call.bridge.durable({"agents": rows, "count": len(rows)}))
+    return {"agents": rows, "count": len(rows)}
 
 
 def _agent(call: Call) -> str:
@@ -58,8 +62,12 @@ async def resume_agent(call: Call) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /v1/stats."""
-    state = call.bridge.shard.state
-    body = {
+    return call.json(await call.bridge.durable(lambda: _stats(call.bridge.shard)))
+
+
+def _stats(shard: Shard) -> dict[str, Any]:
+    state = shard.state
+    return {
         "queue": {
             "waiting": state.backlog.total,
             "inflight": state.slots.total,
@@ -74,9 +82,8 @@ async def stats(call: Call) -> Any:
             "failedTries": state.deliveries.failed_tries,
             "abandoned": state.deliveries.abandoned,
         },
-        "log": {"seq": state.seq, "durableSeq": call.bridge.shard.journal.durable_seq},
+        "log": {"seq": state.seq, "durableSeq": shard.journal.durable_seq},
     }
-    return call.json(await call.bridge.durable(body))
 
 
 def _figures(counts: dict[str, int]) -> dict[str, Any]:

@@ -43,17 +43,22 @@ async def submit(call: Call) -> Any:
 async def list_all(call: Call) -> Any:
     """GET /v1/tasks."""
     tasks, cursor = await list_tasks(call, STATES, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
-    body: dict[str, Any] = {"tasks": [call.view(task, views.native) for task in tasks]}
-    body["count"] = len(tasks)
-    if cursor is not None:
-        body["nextCursor"] = cursor
-    return call.json(await call.bridge.durable(body))
+
+    def page() -> dict[str, Any]:
+        body: dict[str, Any] = {"tasks": [call.view(task, views.native) for task in tasks]}
+        body["count"] = len(tasks)
+        if cursor is not None:
+            body["nextCursor"] = cursor
+        return body
+
+    return call.json(await call.bridge.durable(page))
 
 
 async def get_one(call: Call) -> Any:
     """GET /v1/tasks/{id}."""
-    task = await call.bridge.task(call.params["id"])
-    return call.json(await call.bridge.durable(call.view(task, views.native)))
+    task_id = call.params["id"]
+    found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), views.native))
+    return call.json(found)
 
 
 async def cancel(call: Call) -> Any:
