@@ -29,5 +29,5 @@ def kill_seed(request: pytest.FixtureRequest) -> int:
     """The seed of this run, printed so that a failure can be had again."""
     given = request.config.getoption("kill_seed", None)
     seed = given if given is not None else random.SystemRandom().randrange(1 << 32)
-    print(f"--kill-seed {seed}")  # noqa: T201 - pytest shows it with a failure
+    print(f"--kill-seed {seed}")
     return seed

@@ -49,7 +49,7 @@ def test_nothing_acknowledged_is_lost_or_done_twice_when_the_server_is_killed_ag
                     await asyncio.to_thread(run.server.kill)
             verify(run.audit.folder)
             audit, ledger = run.audit, run.ledger
-            print(  # noqa: T201 - shown with -s, for long runs
+            print(
                 f"{kill_rounds} kills ({run.killed_while_starting} while starting), "
                 f"{audit.seq} events, {len(ledger.acknowledged)} tasks acknowledged, "
                 f"{len(ledger.cancelled)} cancels, {ledger.refused} refused, "

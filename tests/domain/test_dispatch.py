@@ -160,7 +160,7 @@ def draw_limits(pick: object) -> Limits:
     )
 
 
-def play(bench: Bench, pick: Random, moves: int) -> None:  # noqa: C901 - a list of moves
+def play(bench: Bench, pick: Random, moves: int) -> None:
     """Do random things, asking for turns in between."""
     for _ in range(moves):
         flying, waiting = bench.names(flying=True), bench.names(flying=False)

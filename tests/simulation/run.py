@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=None, help="processes at once")
     options = parser.parse_args()
     if options.seed is not None:
-        print(run_seed(options.seed, verbose=True))  # noqa: T201
+        print(run_seed(options.seed, verbose=True))
         return 0
     last = options.first + options.seeds
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.first, last, CHUNK)]
@@ -44,9 +44,9 @@ def main() -> int:
         for chunk, (made, broken) in zip(chunks, pool.map(run_chunk, chunks), strict=True):
             done, records, failed = done + len(chunk), records + made, failed + len(broken)
             for text in broken:
-                print(text)  # noqa: T201
+                print(text)
             sys.stderr.write(f"\r{done} of {options.seeds} seeds, {failed} broken ")
-    print(f"\n{done} seeds, {records} records, {failed} broken promises")  # noqa: T201
+    print(f"\n{done} seeds, {records} records, {failed} broken promises")
     return 1 if failed else 0
 
 

@@ -235,7 +235,7 @@ class Model:
         else:
             task.ended_seq, task.ended_kind = record.seq, name
 
-    def _assignment(self, task: ModelTask, *, exact: bool) -> None:  # noqa: C901 - a list
+    def _assignment(self, task: ModelTask, *, exact: bool) -> None:
         limits = self.limits
         if task.event.on_interrupt == "fail" and task.token:
             self.violated(f"{task.id} must not run twice, and was assigned again")

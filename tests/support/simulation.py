@@ -135,7 +135,7 @@ class World:
     def trace(self, text: str, *args: Any) -> None:
         """Say what happens, if anybody listens."""
         if self.verbose:
-            print(f"{self.clock.now_us() / S:.3f} #{self.log.seq()} {text % args}")  # noqa: T201
+            print(f"{self.clock.now_us() / S:.3f} #{self.log.seq()} {text % args}")
 
     def violated(self, sentence: str) -> None:
         """Keep the first broken promise; the run ends with it."""
