@@ -107,6 +107,7 @@ class Task:
         "holds",
         "id",
         "interruptions",
+        "lane",
         "on_interrupt",
         "params",
         "position",
@@ -152,11 +153,7 @@ class Task:
     error_code: str | None
     error_details: dict[str, Any] | None
     interruptions: int
-
-    @property
-    def lane(self) -> Lane:
-        """Name the lane this task waits in."""
-        return (self.executor, self.action)
+    lane: Lane
 
     @property
     def is_terminal(self) -> bool:
@@ -237,10 +234,18 @@ class Task:
             task.token,
         ) = row
         task.state = TaskState(task.state)
+        task.lane = lane_of(task.executor, task.action)
         return task
 
 
-ROW = tuple(Task.__slots__)
+ROW = tuple(name for name in Task.__slots__ if name != "lane")
+"""The fields of a task in a snapshot; its lane follows from them."""
+
+
+@lru_cache(maxsize=4096)
+def lane_of(executor: str, action: str) -> Lane:
+    """Name the lane of such tasks; one tuple for all of them."""
+    return (executor, action)
 
 
 @lru_cache(maxsize=4096)
@@ -295,10 +300,11 @@ def born(record: e.Record) -> Task:
         task.state = REJECTED
         task.error, task.error_code = event.error, event.code
         task.finished_at = record.at
+    task.lane = lane_of(task.executor, task.action)
     return task
 
 
-def _assigned(task: Task, record: e.Record) -> None:
+def _assigned(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.TaskAssigned)
     task.state = ASSIGNED
@@ -307,12 +313,12 @@ def _assigned(task: Task, record: e.Record) -> None:
     task.assigned_at = record.at
 
 
-def _started(task: Task, record: e.Record) -> None:
+def _started(record: e.Record, task: Task) -> None:
     task.state = RUNNING
     task.started_at = task.started_at or record.at
 
 
-def _succeeded(task: Task, record: e.Record) -> None:
+def _succeeded(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.TaskSucceeded)
     task.state = SUCCEEDED
@@ -320,7 +326,7 @@ def _succeeded(task: Task, record: e.Record) -> None:
     task.result = event.result
 
 
-def _failed(task: Task, record: e.Record) -> None:
+def _failed(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.TaskFailed)
     task.state = FAILED
@@ -328,7 +334,7 @@ def _failed(task: Task, record: e.Record) -> None:
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
-def _expired(task: Task, record: e.Record) -> None:
+def _expired(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.TaskExpired)
     task.state = FAILED
@@ -336,7 +342,7 @@ def _expired(task: Task, record: e.Record) -> None:
     task.error, task.error_code = event.error, f"{event.clock}_exceeded"
 
 
-def _cancelled(task: Task, record: e.Record) -> None:
+def _cancelled(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.TaskCancelled)
     task.state = CANCELLED
@@ -345,7 +351,7 @@ def _cancelled(task: Task, record: e.Record) -> None:
         task.error, task.error_code = event.reason, "cancelled"
 
 
-def _interrupted(task: Task, record: e.Record) -> None:
+def _interrupted(record: e.Record, task: Task) -> None:
     event = record.event
     assert isinstance(event, e.AttemptInterrupted)
     task.state = READY
@@ -355,7 +361,7 @@ def _interrupted(task: Task, record: e.Record) -> None:
         task.interruptions += 1
 
 
-_FOLDS: dict[type[Any], Callable[[Task, e.Record], None]] = {
+FOLDS: dict[type[Any], Callable[[e.Record, Task], None]] = {
     e.TaskAssigned: _assigned,
     e.TaskStarted: _started,
     e.TaskSucceeded: _succeeded,
@@ -364,13 +370,14 @@ _FOLDS: dict[type[Any], Callable[[Task, e.Record], None]] = {
     e.TaskCancelled: _cancelled,
     e.AttemptInterrupted: _interrupted,
 }
+"""What each event does to its task."""
 
-TASK_EVENTS: tuple[type[Any], ...] = (e.TaskSubmitted, e.TaskRejected, *_FOLDS)
+TASK_EVENTS: tuple[type[Any], ...] = (e.TaskSubmitted, e.TaskRejected, *FOLDS)
 """The events that make or change a task."""
 
 
 def evolve(task: Task, record: e.Record) -> None:
     """Fold one event into the task; events that say nothing of its state leave it as it is."""
-    fold = _FOLDS.get(type(record.event))
+    fold = FOLDS.get(type(record.event))
     if fold is not None:
-        fold(task, record)
+        fold(record, task)

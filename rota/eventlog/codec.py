@@ -9,7 +9,7 @@ an unknown kind or a newer version is refused by name, never skipped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast, get_args
 
 import orjson
 
@@ -19,10 +19,9 @@ from rota.errors import LogCorrupt, LogTooNew
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    _Reader = tuple[type[Any], tuple[str, ...], tuple[str, ...], tuple[Any, ...], frozenset[str]]
-
 
 _LIFTED = ("task", "agent")
+_new: Any = tuple.__new__
 
 
 def kind_of(cls: type[Any]) -> str:
@@ -50,10 +49,24 @@ _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str]
 _TASK_FIRST = ("task", "agent")
 
 
+class _Reader(NamedTuple):
+    """How a class is read: its fields in order, the lifted ones first, then those with defaults."""
+
+    cls: type[Any]
+    lifted: tuple[str, ...]
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    known: frozenset[str]
+
+
 def _reader(cls: type[Any]) -> _Reader:
     optional = tuple(cls._field_defaults)
-    required = tuple(name for name in cls._fields if name not in optional)
-    return cls, required, optional, tuple(cls._field_defaults.values()), frozenset(cls._fields)
+    lifted = tuple(name for name in cls._fields if name in _LIFTED)
+    required = cls._fields[len(lifted) : len(cls._fields) - len(optional)]
+    defaults = tuple(cls._field_defaults.values())
+    assert cls._fields == (*lifted, *required, *optional), cls
+    return _Reader(cls, lifted, required, optional, defaults, frozenset((*required, *optional)))
 
 
 _READERS: dict[tuple[str, int], _Reader] = {
@@ -96,18 +109,24 @@ def decode(body: bytes) -> e.Record:
         if reader is None:
             raw = _upcast(raw)
             reader = _READERS[raw["kind"], raw["v"]]
-        cls, required, optional, defaults, known = reader
+        cls, lifted, required, optional, defaults, known = reader
         data = raw["data"]
-        if "task" in raw:
-            data["task"] = raw["task"]
-        if "agent" in raw:
-            data["agent"] = raw["agent"]
-        if not data.keys() <= known:
+        if lifted == _TASK_FIRST:
+            values = [raw["task"], raw["agent"]]
+        else:
+            values = [raw[name] for name in lifted]
+        for name in required:
+            values.append(data[name])
+        if len(data) == len(required):
+            values += defaults
+        elif data.keys() <= known:
+            values += map(data.get, optional, defaults)
+        else:
             return _refuse(body, f"unknown fields {sorted(data.keys() - known)}")
-        values = [data[name] for name in required]
-        values += map(data.get, optional, defaults)
-        event = tuple.__new__(cls, values)
-        return e.Record(raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
+        event = _new(cls, values)
+        record = (raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
+        # Past a NamedTuple's own constructor, which costs more than the tuple itself.
+        return cast("e.Record", _new(e.Record, record))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return _refuse(body, repr(error))
 

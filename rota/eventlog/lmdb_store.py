@@ -34,6 +34,7 @@ SNAPSHOTS_KEPT = 2
 
 _DATABASES = (("meta", False), ("events", False), ("by_task", True), ("snapshots", False))
 _SEQ = struct.Struct(">Q")
+_new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
 _SNAPSHOT_HEAD = struct.Struct(">32sI32s")
 _RESTORE = "restore the data folder from a copy; `rota verify` checks one"
 
@@ -231,18 +232,16 @@ class LmdbLog:
             if not here:
                 return found
             seq = after
-            for key, value in cursor.iternext():
+            for value in cursor.iternext(keys=False):
                 if seq - after >= limit or size > READ_BYTES_MAX:
                     break
                 seq += 1
                 body = value[DIGEST_BYTES:]
                 previous, digest = digest, value[:DIGEST_BYTES]
-                if key != _SEQ.pack(seq):
-                    raise _missing(seq)
                 if extend(previous, body) != digest:
-                    raise _broken(seq)
+                    raise _wrong_at(cursor, seq)
                 size += len(body)
-                found.append(Stored(seq, digest, body))
+                found.append(_new(Stored, (seq, digest, body, None)))
         return found
 
     def _nothing_at(self, cursor: Any, after: int) -> list[Stored]:
@@ -362,6 +361,11 @@ class _Reading:
         finally:
             self._guard.release()
         self._translate(error)
+
+
+def _wrong_at(cursor: Any, seq: int) -> LogCorrupt:
+    """Tell a record that is broken from one that is not there: then its successor's is."""
+    return _broken(seq) if cursor.key() == _SEQ.pack(seq) else _missing(seq)
 
 
 def _broken(seq: int) -> LogCorrupt:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.domain import events as e
-from rota.domain.task import ROW, Task
+from rota.domain.task import FOLDS, ROW, Task
 from rota.projections.backlog import Backlog
 from rota.projections.control import Control
 from rota.projections.deliveries import Deliveries
@@ -52,7 +52,7 @@ class State:
         tasks, backlog, slots = self.tasks, self.backlog, self.slots
         stats = self.stats
         ended: tuple[TaskHandler, ...] = (
-            tasks.on_changed,
+            tasks.on_ended,
             backlog.on_left,
             slots.on_freed,
             self.deliveries.on_ended,
@@ -61,18 +61,18 @@ class State:
             e.TaskSubmitted: (backlog.on_ready, stats.on_submitted),
             e.TaskRejected: (stats.on_rejected,),
             e.TaskAssigned: (
-                tasks.on_changed,
+                FOLDS[e.TaskAssigned],
                 backlog.on_assigned,
                 slots.on_taken,
                 stats.on_assigned,
             ),
-            e.TaskStarted: (tasks.on_changed,),
+            e.TaskStarted: (FOLDS[e.TaskStarted],),
             e.TaskSucceeded: (*ended, stats.on_succeeded),
             e.TaskFailed: (*ended, stats.on_failed),
             e.TaskExpired: (*ended, stats.on_expired),
             e.TaskCancelled: (*ended, stats.on_cancelled),
             e.AttemptInterrupted: (
-                tasks.on_changed,
+                FOLDS[e.AttemptInterrupted],
                 slots.on_freed,
                 backlog.on_ready,
                 stats.on_interrupted,
@@ -97,22 +97,25 @@ class State:
 
     def apply(self, record: e.Record) -> None:
         """Fold one record into every projection that it concerns."""
-        event = record.event
+        seq, at, event, _, _ = record
         kind = type(event)
+        tasks = self.tasks
         handlers = self._about_tasks.get(kind)
         if handlers is None:
             for handler in self._others[kind]:
                 handler(record)
         else:
+            task = tasks.by_id.get(event[0])  # type: ignore[arg-type]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
-                task: Task | None = self.tasks.add(record)
-            else:
-                task = self.tasks.by_id.get(event[0])  # type: ignore[arg-type]
+                task = tasks.add(record)
+            elif task is not None and tasks.before_change is not None:
+                tasks.before_change(task)
             if task is not None:  # one that has left memory is history
                 for fold in handlers:
                     fold(record, task)
-        self.seq, self.at = record.seq, record.at
-        self.tasks.forget(record.at)
+        self.seq, self.at = seq, at
+        if tasks.ended and tasks.ended[0].finished_at <= at - tasks.ttl_us:
+            tasks.forget(at)
 
     def _on_settings(self, record: e.Record) -> None:
         del record

@@ -26,7 +26,7 @@ class Tasks:
         """Start empty, with the document's five minutes of retention."""
         self.by_id: dict[str, Task] = {}
         self.ttl_us = 300 * US_PER_S
-        self._ended: deque[Task] = deque()
+        self.ended: deque[Task] = deque()
         self.before_change: Callable[[Task], None] | None = None
 
     def get(self, task_id: str) -> Task | None:
@@ -50,23 +50,18 @@ class Tasks:
         task = born(record)
         self.by_id[task.id] = task
         if task.finished_at:
-            self._ended.append(task)
+            self.ended.append(task)
         return task
 
-    def on_changed(self, record: Record, task: Task) -> None:
-        """Fold an event into its task."""
-        if self.before_change is not None:
-            self.before_change(task)
-        if task.state in TERMINAL:
-            evolve(task, record)
-            return
+    def on_ended(self, record: Record, task: Task) -> None:
+        """Fold an event that ends its task."""
+        if task.state not in TERMINAL:
+            self.ended.append(task)
         evolve(task, record)
-        if task.state in TERMINAL:
-            self._ended.append(task)
 
     def forget(self, now: int) -> None:
         """Drop what ended longer ago than the retention."""
-        ended = self._ended
+        ended = self.ended
         oldest = now - self.ttl_us
         while ended and ended[0].finished_at <= oldest:
             task = ended.popleft()
@@ -79,4 +74,4 @@ class Tasks:
         """Take over the tasks of a snapshot, in their order."""
         self.by_id = {task.id: task for task in tasks}
         ended = [task for task in tasks if task.state in TERMINAL]
-        self._ended = deque(sorted(ended, key=lambda task: task.finished_at))
+        self.ended = deque(sorted(ended, key=lambda task: task.finished_at))
