@@ -264,8 +264,7 @@ def is_legal(state: TaskState | None, kind: str) -> bool:
 
 def born(record: e.Record) -> Task:
     """Make the task that a `TaskSubmitted` or `TaskRejected` tells of."""
-    event = record.event
-    assert isinstance(event, e.TaskSubmitted | e.TaskRejected)
+    event: e.TaskSubmitted | e.TaskRejected = record.event  # type: ignore[assignment]
     task = Task.__new__(Task)
     task.id = event.task
     task.agent = event.agent
@@ -293,20 +292,19 @@ def born(record: e.Record) -> Task:
         task.error = task.error_code = None
         task.finished_at = 0
     else:
-        assert isinstance(event, e.TaskRejected)
+        rejected: e.TaskRejected = event  # type: ignore[assignment]
         task.executor = PULL
         task.position = 0
         task.timeout_ms = task.on_interrupt = None
         task.state = REJECTED
-        task.error, task.error_code = event.error, event.code
+        task.error, task.error_code = rejected.error, rejected.code
         task.finished_at = record.at
     task.lane = lane_of(task.executor, task.action)
     return task
 
 
 def _assigned(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.TaskAssigned)
+    event: e.TaskAssigned = record.event  # type: ignore[assignment]
     task.state = ASSIGNED
     task.attempt = event.attempt
     task.token = record.seq
@@ -319,32 +317,28 @@ def _started(record: e.Record, task: Task) -> None:
 
 
 def _succeeded(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.TaskSucceeded)
+    event: e.TaskSucceeded = record.event  # type: ignore[assignment]
     task.state = SUCCEEDED
     task.finished_at = record.at
     task.result = event.result
 
 
 def _failed(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.TaskFailed)
+    event: e.TaskFailed = record.event  # type: ignore[assignment]
     task.state = FAILED
     task.finished_at = record.at
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
 def _expired(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.TaskExpired)
+    event: e.TaskExpired = record.event  # type: ignore[assignment]
     task.state = FAILED
     task.finished_at = record.at
     task.error, task.error_code = event.error, f"{event.clock}_exceeded"
 
 
 def _cancelled(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.TaskCancelled)
+    event: e.TaskCancelled = record.event  # type: ignore[assignment]
     task.state = CANCELLED
     task.finished_at = record.at
     if event.reason:
@@ -352,8 +346,7 @@ def _cancelled(record: e.Record, task: Task) -> None:
 
 
 def _interrupted(record: e.Record, task: Task) -> None:
-    event = record.event
-    assert isinstance(event, e.AttemptInterrupted)
+    event: e.AttemptInterrupted = record.event  # type: ignore[assignment]
     task.state = READY
     task.ready_at = record.at
     task.attempt -= 1

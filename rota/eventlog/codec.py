@@ -9,7 +9,7 @@ an unknown kind or a newer version is refused by name, never skipped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
 import orjson
 
@@ -49,28 +49,35 @@ _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str]
 _TASK_FIRST = ("task", "agent")
 
 
-class _Reader(NamedTuple):
-    """How a class is read: its fields in order, the lifted ones first, then those with defaults."""
+class _Reader:
+    """How a class is read: the lifted fields come first, those with defaults last."""
 
-    cls: type[Any]
-    lifted: tuple[str, ...]
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    defaults: tuple[Any, ...]
-    known: frozenset[str]
+    __slots__ = ("cls", "defaults", "known", "lifted", "only", "optional", "required")
 
+    def __init__(self, cls: type[Any]) -> None:
+        self.cls = cls
+        self.optional = tuple(cls._field_defaults)
+        self.defaults = tuple(cls._field_defaults.values())
+        self.lifted = tuple(name for name in cls._fields if name in _LIFTED)
+        self.required = cls._fields[len(self.lifted) : len(cls._fields) - len(self.optional)]
+        self.known = frozenset((*self.required, *self.optional))
+        is_short = self.lifted == _TASK_FIRST and len(self.required) == 1
+        self.only = self.required[0] if is_short else None
+        assert cls._fields == (*self.lifted, *self.required, *self.optional), cls
 
-def _reader(cls: type[Any]) -> _Reader:
-    optional = tuple(cls._field_defaults)
-    lifted = tuple(name for name in cls._fields if name in _LIFTED)
-    required = cls._fields[len(lifted) : len(cls._fields) - len(optional)]
-    defaults = tuple(cls._field_defaults.values())
-    assert cls._fields == (*lifted, *required, *optional), cls
-    return _Reader(cls, lifted, required, optional, defaults, frozenset((*required, *optional)))
+    def values(self, raw: dict[str, Any], data: dict[str, Any]) -> tuple[Any, ...]:
+        """Give the values of all fields, in order. Raises KeyError or ValueError."""
+        values = [raw[name] for name in self.lifted]
+        values += [data[name] for name in self.required]
+        if not data.keys() <= self.known:
+            msg = f"unknown fields {sorted(data.keys() - self.known)}"
+            raise ValueError(msg)
+        values += map(data.get, self.optional, self.defaults)
+        return tuple(values)
 
 
 _READERS: dict[tuple[str, int], _Reader] = {
-    (kind, VERSIONS[kind]): _reader(cls) for kind, cls in CLASSES.items()
+    (kind, VERSIONS[kind]): _Reader(cls) for kind, cls in CLASSES.items()
 }
 
 
@@ -109,21 +116,12 @@ def decode(body: bytes) -> e.Record:
         if reader is None:
             raw = _upcast(raw)
             reader = _READERS[raw["kind"], raw["v"]]
-        cls, lifted, required, optional, defaults, known = reader
         data = raw["data"]
-        if lifted == _TASK_FIRST:
-            values = [raw["task"], raw["agent"]]
+        if reader.only is not None and len(data) == 1:  # most are about a task and say one thing
+            values = (raw["task"], raw["agent"], data[reader.only], *reader.defaults)
         else:
-            values = [raw[name] for name in lifted]
-        for name in required:
-            values.append(data[name])
-        if len(data) == len(required):
-            values += defaults
-        elif data.keys() <= known:
-            values += map(data.get, optional, defaults)
-        else:
-            return _refuse(body, f"unknown fields {sorted(data.keys() - known)}")
-        event = _new(cls, values)
+            values = reader.values(raw, data)
+        event = _new(reader.cls, values)
         record = (raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
         # Past a NamedTuple's own constructor, which costs more than the tuple itself.
         return cast("e.Record", _new(e.Record, record))
