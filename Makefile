@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types check bench clean
+.PHONY: run test lint types check cover bench clean
 
 run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000")
 	$(BIN)/rota serve $(ARGS)
@@ -19,6 +19,10 @@ types: .venv/installed  ## types
 	$(BIN)/mypy
 
 check: test lint types  ## what CI runs
+
+cover: .venv/installed  ## line and branch coverage of the tests that run in this process
+	$(BIN)/coverage run -m pytest tests --ignore tests/acceptance $(ARGS)
+	$(BIN)/coverage report --skip-covered
 
 bench: .venv/installed  ## every benchmark, with its floors
 	$(BIN)/python benchmarks/run_all.py $(ARGS)
