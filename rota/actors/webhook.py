@@ -104,7 +104,7 @@ class WebhookActor(CooperativeActor):
             self._start(host, waiting.popleft())
             if not waiting:
                 del self._waiting[host]
-                self._hosts.remove(host)
+                self._hosts.pop()  # the rotation has put it last
 
     def _start(self, host: str, task_id: str) -> None:
         delivery = self._journal.state.deliveries.pending.get(task_id)

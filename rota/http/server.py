@@ -15,7 +15,7 @@ import logging
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
@@ -36,7 +36,7 @@ from rota.http.bridge import Bridge
 from rota.http.dialects import pinchtab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from rota.config import Settings
@@ -88,7 +88,7 @@ class Server:
         self.port = settings.server.port
         self.failure: LogError | None = None
         self._stop = asyncio.Event()
-        self._background: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[None]] = set()
 
     async def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Open the log, fold it, start the actors, then listen. Raises a RotaError or OSError."""
@@ -105,7 +105,7 @@ class Server:
         await self._site.start()
         self.port = listener.getsockname()[1]
         if self.config_path is not None:
-            self._background.append(asyncio.create_task(self._watch(self.config_path)))
+            self._run_beside(self._watch(self.config_path))
 
     async def _bind(self) -> socket.socket:
         """Take the address first: who cannot listen must not touch the log."""
@@ -178,9 +178,10 @@ class Server:
 
     async def stop(self, grace_s: float) -> None:
         """Stop in order; what is left is recorded, and resumes after the next start."""
-        for task in self._background:
+        beside = list(self._background)
+        for task in beside:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*beside, return_exceptions=True)
         await self._site.stop()
         self.shard.drain()
         self.app.close()
@@ -203,7 +204,12 @@ class Server:
         self._stop.set()
 
     def _reload_soon(self) -> None:
-        self._background.append(asyncio.create_task(self._reload("sighup")))
+        self._run_beside(self._reload("sighup"))
+
+    def _run_beside(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _reload(self, source: str) -> None:
         try:

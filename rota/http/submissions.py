@@ -1,4 +1,4 @@
-"""From a validated body to a command.
+"""From a validated body to a command, and to the answer.
 
 The one place where defaults of types and executors are filled in and deadlines are judged, for
 every dialect.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.messages import Refused
+from rota.clock import rfc3339
 from rota.config import DEADLINE_S_MAX
 from rota.domain.commands import SubmitTask
-from rota.errors import InvalidRequest
+from rota.errors import InvalidRequest, QueueFull
 from rota.http.models import moment_us
 
 if TYPE_CHECKING:
@@ -42,6 +44,22 @@ def command_from(
         timeout_ms,
         "fail" if on_interrupt == "fail" else None,
         call.by,
+    )
+
+
+async def submit_one(call: Call, command: SubmitTask, waiting: str) -> Any:
+    """Submit one task and answer as every dialect does, with its own word for waiting."""
+    (answer,) = await call.bridge.submit((command,))
+    if isinstance(answer, Refused):
+        raise QueueFull(answer.error, code=answer.code, details=answer.details)
+    return call.json(
+        {
+            "taskId": answer.task,
+            "state": waiting,
+            "position": answer.position,
+            "createdAt": rfc3339(answer.created_at),
+        },
+        status=202,
     )
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rota.domain.task import Task, TaskState
     from rota.http.call import Call
+
+    View = Callable[[Task], dict[str, Any]]
 
 SLICE_TASKS = 5000
 
@@ -53,6 +55,27 @@ async def list_tasks(
         if at % SLICE_TASKS == 0:
             await asyncio.sleep(0)
     return found, None
+
+
+async def answer_list(
+    call: Call,
+    words: Mapping[str, frozenset[TaskState]],
+    view: View,
+    *,
+    rows: int,
+    rows_max: int,
+) -> Any:
+    """Answer with a page of tasks in some view."""
+    tasks, cursor = await list_tasks(call, words, rows=rows, rows_max=rows_max)
+
+    def page() -> dict[str, Any]:
+        body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
+        body["count"] = len(tasks)
+        if cursor is not None:
+            body["nextCursor"] = cursor
+        return body
+
+    return call.json(await call.bridge.durable(page))
 
 
 def _states(

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.actors.messages import Admitted, Refused
-from rota.clock import rfc3339
 from rota.config import LIST_ROWS_MAX, PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.task import TaskState
-from rota.errors import Conflict, InvalidRequest, QueueFull
+from rota.errors import Conflict, InvalidRequest
 from rota.http import views
 from rota.http.models import PinchTabBatch, PinchTabBody
-from rota.http.submissions import command_from
-from rota.http.tables import list_tasks
+from rota.http.submissions import command_from, submit_one
+from rota.http.tables import answer_list
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -90,28 +89,12 @@ def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: i
     return command
 
 
-def queue_full(refused: Refused) -> QueueFull:
-    """Make the 429 of a refused submission."""
-    return QueueFull(refused.error, code=refused.code, details=refused.details)
-
-
 async def submit(call: Call) -> Any:
     """POST /tasks."""
     body = await call.body(PinchTabBody)
     await call.check_callback(body.callbackUrl)
     command = _command(call, body, body.agentId, body.callbackUrl, call.now())
-    (answer,) = await call.bridge.submit((command,))
-    if isinstance(answer, Refused):
-        raise queue_full(answer)
-    return call.json(
-        {
-            "taskId": answer.task,
-            "state": "queued",
-            "position": answer.position,
-            "createdAt": rfc3339(answer.created_at),
-        },
-        status=202,
-    )
+    return await submit_one(call, command, "queued")
 
 
 async def submit_batch(call: Call) -> Any:
@@ -151,16 +134,7 @@ def _item(answer: Admitted | Refused) -> dict[str, Any]:
 
 async def list_all(call: Call) -> Any:
     """GET /tasks."""
-    tasks, cursor = await list_tasks(call, NATIVE, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
-
-    def page() -> dict[str, Any]:
-        body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
-        body["count"] = len(tasks)
-        if cursor is not None:
-            body["nextCursor"] = cursor
-        return body
-
-    return call.json(await call.bridge.durable(page))
+    return await answer_list(call, NATIVE, view, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
 
 
 async def get_one(call: Call) -> Any:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.actors.messages import Refused
-from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.task import TaskState
 from rota.errors import NotFound
 from rota.http import views
-from rota.http.dialects.pinchtab import queue_full
 from rota.http.models import ReasonBody, SubmitBody
-from rota.http.submissions import command_from
-from rota.http.tables import list_tasks
+from rota.http.submissions import command_from, submit_one
+from rota.http.tables import answer_list
 
 if TYPE_CHECKING:
     from rota.http.call import Call
@@ -26,32 +23,12 @@ async def submit(call: Call) -> Any:
     body = await call.body(SubmitBody)
     await call.check_callback(body.callbackUrl)
     command = command_from(call, body, body.agentId, "native", body.callbackUrl, call.now())
-    (answer,) = await call.bridge.submit((command,))
-    if isinstance(answer, Refused):
-        raise queue_full(answer)
-    return call.json(
-        {
-            "taskId": answer.task,
-            "state": "ready",
-            "position": answer.position,
-            "createdAt": rfc3339(answer.created_at),
-        },
-        status=202,
-    )
+    return await submit_one(call, command, "ready")
 
 
 async def list_all(call: Call) -> Any:
     """GET /v1/tasks."""
-    tasks, cursor = await list_tasks(call, STATES, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
-
-    def page() -> dict[str, Any]:
-        body: dict[str, Any] = {"tasks": [call.view(task, views.native) for task in tasks]}
-        body["count"] = len(tasks)
-        if cursor is not None:
-            body["nextCursor"] = cursor
-        return body
-
-    return call.json(await call.bridge.durable(page))
+    return await answer_list(call, STATES, views.native, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
 
 
 async def get_one(call: Call) -> Any:
