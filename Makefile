@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: run test lint types check cover bench clean
 
-run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000")
+run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --data-dir other-data")
 	$(BIN)/rota serve $(ARGS)
 
 test: .venv/installed  ## every test

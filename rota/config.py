@@ -183,16 +183,15 @@ class Settings(Section):
             types=tuple(sorted(types.items())),
         )
 
-    def executor_for(self, action: str, dialect: str) -> str:
-        """Name the executor of an action: configured, or the tab of PinchTab's, or built in."""
+    def executor_for(self, action: str, *, wants_tab: bool) -> str:
+        """Name the executor of an action: configured, built in, the tabs', or a worker's pull."""
         kind = self.types.get(action)
         if kind is not None:
             return kind.executor
-        if dialect == "pinchtab":
-            tabs = [name for name, e in self.executors.items() if e.kind == "tab"]
-            if tabs:
-                return tabs[0]
-        return "builtin" if action in BUILTIN_ACTIONS else "pull"
+        if action in BUILTIN_ACTIONS:
+            return "builtin"
+        tabs = (name for name, e in self.executors.items() if e.kind == "tab")
+        return next(tabs, "pull") if wants_tab else "pull"
 
 
 def parse_settings(data: Any) -> Settings:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors.messages import Admitted, ChangeLimits, Refused, SubmitTasks
 from rota.actors.runtime import CooperativeActor
 from rota.domain.admission import decide_submission
+from rota.domain.commands import SETTINGS
 from rota.domain.events import ConfigChanged, TaskSubmitted
 from rota.projections.control import limits_to
 
@@ -59,7 +60,7 @@ class AdmissionActor(CooperativeActor):
     def _change_limits(self, message: ChangeLimits) -> None:
         before = limits_to(self._journal.state.control.limits)
         after = limits_to(message.limits)
-        changed = sorted(name for name in after if after[name] != before[name])
+        changed = sorted(SETTINGS[name] for name in after if after[name] != before[name])
         if changed:
             event = ConfigChanged(after, changed, message.source)
             self._journal.record(event, by=message.by)

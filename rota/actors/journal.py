@@ -80,7 +80,7 @@ class Journal:
             seq = self._seq + 1
             record = Record(seq, at, event, by, cause)
             body = codec.encode(record)
-            self.state.apply(record)
+            self._fold(record)
             self._seq = seq
             self.digest = digest = chain.extend(self.digest, body)
             unsent.append(Stored(seq, digest, body, codec.task_of(event)))
@@ -93,6 +93,13 @@ class Journal:
         for route, each in routed:
             route(each)
         return record
+
+    def _fold(self, record: Record) -> None:
+        try:
+            self.state.apply(record)
+        except Exception as error:
+            self.fail(error)  # half a fact is in the projections: they must be rebuilt
+            raise
 
     def answer(self, reply: Reply, value: Any) -> None:
         """Answer when everything recorded so far is durable."""

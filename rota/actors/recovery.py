@@ -64,7 +64,6 @@ def _no_collections() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()  # or the first collection would go through all of it
         if was_on:
             gc.enable()
 

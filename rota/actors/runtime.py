@@ -10,6 +10,7 @@ goes to `on_failure`, and the actor goes on from a reset.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from pykka.messages import _ActorStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger("rota.runtime")
 
 MESSAGES_PER_RUN_MAX = 4096
 """After so many messages the loop gets a chance to read sockets."""
@@ -112,10 +115,12 @@ class Runtime:
         while ready and left > 0:
             actor = ready.popleft()
             queue = actor.actor_inbox.queue
-            while queue and left > 0:
-                left -= 1
-                self.handle(actor, queue.popleft())
-            self._rest(actor)
+            try:
+                while queue and left > 0:
+                    left -= 1
+                    self.handle(actor, queue.popleft())
+            finally:
+                self._rest(actor)
 
     def step(self, choose: Callable[[int], int]) -> bool:
         """Handle one message of the actor at `choose(n)`; False if nothing waits."""
@@ -137,7 +142,10 @@ class Runtime:
             elif not actor.stopped:
                 actor.on_receive(message)
         except Exception as error:  # noqa: BLE001 - one actor's failure must not reach another
-            self._on_failure(actor, message, error)
+            try:
+                self._on_failure(actor, message, error)
+            except Exception:
+                logger.exception("a failure of %s could not be dealt with", type(actor).__name__)
 
     @staticmethod
     def _answer(actor: CooperativeActor, envelope: Envelope[Any]) -> None:

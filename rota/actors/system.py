@@ -25,7 +25,7 @@ from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
 from rota.domain.attempts import decide_interruption
 from rota.domain.events import ActorFailed, ServerStarted, ServerStopped
-from rota.domain.task import IN_FLIGHT, ORDERLY, TERMINAL
+from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY, TERMINAL
 from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
@@ -145,20 +145,21 @@ class Shard:
         if self.stopping:
             self.drain()
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, resumed: bool = False) -> None:
         """Record the start, put back what was in flight, arm what is due."""
         reach("recovery.folded")
         tasks = list(self.state.tasks)
         owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
         self._ids_clear_at = self.state.at + IDS_APART_US
-        self._snapshot_seq = self.state.snapshot_seq
-        started = self.journal.record(ServerStarted(__version__, settings, self.state.seq))
+        self._snapshot_seq = max(self._snapshot_seq, self.state.snapshot_seq)
+        started = self.journal.record(
+            ServerStarted(__version__, settings, self.state.seq, resumed or None)
+        )
+        reason = LOG_FAILED if resumed else "server restarted"
         for task in tasks:
             if task.state in IN_FLIGHT:
-                self.journal.record(
-                    *decide_interruption(task, "server restarted"), cause=started.seq
-                )
+                self.journal.record(*decide_interruption(task, reason), cause=started.seq)
         for task in tasks:
             if task.deadline is not None and task.state not in TERMINAL:
                 self.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
@@ -296,7 +297,7 @@ class Shard:
         self._line.resume(epoch)
         self.degraded = ""
         self._wire(state)
-        self._go_on()
+        self._go_on(resumed=True)
         logger.warning("the log accepts writes again; went on at %d", state.seq)
 
     def _fatal(self, error: LogError) -> None:
@@ -331,9 +332,11 @@ class Shard:
         logger.error("%s failed on %s", name, type(message).__name__, exc_info=error)
         if reply is not None:
             reply.fail(InternalFault("rota failed on this request; the failure was recorded"))
-        text = f"{type(error).__name__}: {error}"[:500]
-        if self.journal.failure is None:
-            self.journal.record(ActorFailed(name, type(message).__name__, text))
+        if self.journal.failure is not None:
+            self._degrade(error)  # a fact could not be folded: the state is not the log's
+            return
+        text = f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()
+        self.journal.record(ActorFailed(name, type(message).__name__, text[:500]))
         actor.reset()
 
     # -- stopping ----------------------------------------------------------------------------
@@ -349,7 +352,7 @@ class Shard:
         return len(body_of(self.pool).running)
 
     def finish(self, done: Callable[[], None]) -> None:
-        """Record what is left, write a snapshot, and call `done` when all of it is durable."""
+        """Record what is left, and call `done` when all of it is durable."""
         body_of(self.pool).abort_all(ORDERLY)
         if self.degraded:
             done()

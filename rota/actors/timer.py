@@ -43,6 +43,7 @@ class TimerActor(CooperativeActor):
         self._count = 0
         self._sweep_at = _SLACK
         self._next: int | None = None
+        self._handle: Any = None
 
     def on_receive(self, message: Any) -> None:
         """Arm."""
@@ -56,7 +57,7 @@ class TimerActor(CooperativeActor):
     def tick(self) -> int | None:
         """Send what is due; give the moment of the next, or None."""
         now = self._clock.now_us()
-        self._next = None
+        self._next = self._handle = None
         heap = self._heap
         while heap and heap[0][0] <= now:
             self._send(heappop(heap)[2])
@@ -66,7 +67,9 @@ class TimerActor(CooperativeActor):
     def _rearm(self) -> None:
         if self._heap and (self._next is None or self._heap[0][0] < self._next):
             self._next = self._heap[0][0]
-            self._call_at(self._next, self._wake)
+            if self._handle is not None:
+                self._handle.cancel()
+            self._handle = self._call_at(self._next, self._wake)
 
     def _wake(self) -> None:
         if not self.stopped:

@@ -8,6 +8,7 @@ slow host does not hold up the others.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.task import Task
+
+logger = logging.getLogger("rota.webhook")
 
 PER_HOST_MAX = 2
 
@@ -64,6 +67,12 @@ class WebhookActor(CooperativeActor):
         self._hosts: deque[str] = deque()
         self._busy: dict[str, str] = {}
 
+    def reset(self) -> None:
+        """Owe every callback anew; one that is being sent may arrive twice, under one id."""
+        self._clear()
+        for task_id in self._journal.state.deliveries.pending:
+            self.actor_ref.tell(DeliverCallback(task_id))
+
     def on_receive(self, message: Any) -> None:
         """Queue what is due, settle what is reported, send what may be sent."""
         if type(message) is DeliverCallback:
@@ -80,7 +89,7 @@ class WebhookActor(CooperativeActor):
         task = self._find_task(task_id)
         if task is None or not task.callback:
             return
-        host = urlsplit(task.callback).netloc
+        host = urlsplit(task.callback).hostname or ""
         self._busy[task_id] = host
         waiting = self._waiting.get(host)
         if waiting is None:
@@ -101,15 +110,15 @@ class WebhookActor(CooperativeActor):
                 continue
             passed = 0
             waiting = self._waiting[host]
-            self._start(host, waiting.popleft())
+            task_id = waiting.popleft()
             if not waiting:
                 del self._waiting[host]
                 self._hosts.pop()  # the rotation has put it last
+            self._start(host, task_id)
 
     def _start(self, host: str, task_id: str) -> None:
         delivery = self._journal.state.deliveries.pending.get(task_id)
-        task = self._find_task(task_id)
-        if delivery is None or task is None:
+        if delivery is None:
             self._busy.pop(task_id, None)
             return
         self._active[host] = self._active.get(host, 0) + 1
@@ -118,7 +127,13 @@ class WebhookActor(CooperativeActor):
         def done(report: DeliveryReport) -> None:
             self.actor_ref.tell(CallbackReported(task_id, report))
 
-        self._courier.deliver(task, delivery.id, done)
+        try:
+            task = self._find_task(task_id)
+            assert task is not None, task_id
+            self._courier.deliver(task, delivery.id, done)
+        except Exception as error:
+            logger.exception("a callback could not be sent")
+            done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))
 
     def _settle(self, message: CallbackReported) -> None:
         reach("webhook.after_send")

@@ -8,19 +8,23 @@ attempt is executed is the runner's business.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.messages import AbortAttempt, AttemptEnded, Drain, StartAttempt, TimeOutAttempt
 from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import decide_result, decide_start, decide_timeout
+from rota.domain.commands import Outcome
 from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.commands import Outcome
     from rota.executors.port import Abort, AttemptRunner
+
+
+logger = logging.getLogger("rota.pool")
 
 
 class WorkerPool(CooperativeActor):
@@ -70,8 +74,14 @@ class WorkerPool(CooperativeActor):
         def ended(outcome: Outcome) -> None:
             self.actor_ref.tell(AttemptEnded(attempt.task, attempt.number, token, outcome))
 
-        abort = self._runner.start(attempt, ended)
-        self.running[task.id] = (token, abort)
+        try:
+            abort = self._runner.start(attempt, ended)
+        except Exception as error:
+            logger.exception("the attempt could not be started")
+            text = f"the attempt could not be started: {type(error).__name__}"
+            ended(Outcome(ok=False, code="executor_fault", error=text))
+        else:
+            self.running[task.id] = (token, abort)
 
     def _settle(self, message: AttemptEnded) -> None:
         held = self.running.get(message.task)

@@ -16,6 +16,7 @@ from rota.cli.output import json_option, print_json
 from rota.cli.server_options import token_option, url_option
 from rota.client.client import RotaClient
 from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings
+from rota.http.server import check_exposed
 
 HIDDEN = ("tokens", "secret", "headers")
 EXECUTOR_EXAMPLE = {"kind": "tab", "url": "http://127.0.0.1:9868"}
@@ -59,8 +60,13 @@ def config_command(
     if check and config_path is None:
         msg = "--check needs the file: --config FILE"
         raise click.UsageError(msg)
-    values = RotaClient(url, token=token).config() if ask else visible(load_settings(config_path))
+    if ask:
+        values = RotaClient(url, token=token).config()
+    else:
+        settings = load_settings(config_path)
+        values = visible(settings)
     if check:
+        check_exposed(settings)
         if as_json:
             print_json({"ok": True, "file": str(config_path)})
         else:

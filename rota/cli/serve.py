@@ -102,6 +102,8 @@ async def _serve(settings: Settings, config_path: Path | None) -> LogError | Non
     with progress("replaying events:", announce=True) as report:
         await server.start(lambda seq: report(seq, server.shard.log.head().seq))
     await server.run(_announcing(settings, server))
+    if server.failure is None:
+        click.echo("stopped in good order")
     return server.failure
 
 
@@ -128,6 +130,7 @@ def announcement(settings: Settings, port: int) -> str:
         f"rota {__version__} listening on {_address(server.host, port)}\n"
         f"  try:   curl -X POST {_address(try_at, port)}{path}{token} \\\n"
         f"    -H 'Content-Type: application/json' -d '{EXAMPLE}'\n"
+        f"  docs:  {_address(try_at, port)}/docs\n"
         f"  data:  {clean(Path(server.data_dir).resolve())}"
     )
 

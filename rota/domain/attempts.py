@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain import events as e
-from rota.domain.task import ASSIGNED, IN_FLIGHT, ORDERLY, READY, TERMINAL, WAITING, Task
+from rota.domain.task import ASSIGNED, BLAMELESS, IN_FLIGHT, ORDERLY, READY, TERMINAL, WAITING, Task
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
@@ -52,11 +52,12 @@ def decide_interruption(
 ) -> tuple[e.AttemptInterrupted] | tuple[e.AttemptInterrupted, e.TaskFailed]:
     """Put a task whose attempt was cut off back into its queue, or end it."""
     interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason)
-    if task.on_interrupt == "fail":
+    never_ran = reason == ORDERLY and task.state is ASSIGNED
+    if task.on_interrupt == "fail" and not never_ran:
         error = "the attempt was interrupted and the task must not run twice"
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)
         return (interrupted, failed)
-    if reason != ORDERLY and task.interruptions + 1 >= INTERRUPTIONS_MAX:
+    if reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX:
         error = f"interrupted {INTERRUPTIONS_MAX} times"
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)
         return (interrupted, failed)

@@ -41,6 +41,19 @@ class Outcome(NamedTuple):
     details: dict[str, Any] | None = None
 
 
+SETTINGS = {
+    "queued": "maxQueueSize",
+    "queued_per_agent": "maxPerAgent",
+    "inflight": "maxInflight",
+    "inflight_per_agent": "maxPerAgentInflight",
+    "push": "workerCount",
+    "result_ttl_s": "resultTTLSec",
+    "strategy": "strategy",
+    "types": "types",
+}
+"""The name of each limit in the configuration, which is how people know it."""
+
+
 class Limits(NamedTuple):
     """The numbers that admission and dispatch go by; changed only by an event."""
 

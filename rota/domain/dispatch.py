@@ -2,8 +2,9 @@
 
 The strategy is fair-fifo: the agent with the fewest tasks in flight goes first; between equals
 the one that has waited longest for a turn (the smaller `since`, so the choice is stable); inside
-an agent priority, then age. A lane whose limit is reached is parked under that limit and costs
-nothing until a slot of it is freed; then the fairest parked lane comes back. `Turns` is derived
+an agent priority, then age. Lanes that are held back by the same capped limits form a group; a
+group whose limit is reached is parked under that limit and costs nothing until a slot of it is
+freed; then the fairest parked group comes back. `Turns` is derived
 state: it can be rebuilt at any time from the backlog and the slots, and decides nothing that
 those two do not say. One decision costs O(log n) in agents, lanes and tasks.
 """
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from rota.domain.task import Lane, Task
 
 _SLACK = 64
-_Parked = tuple[int, int, int, int, str, "Lane"]
-"""(in flight, since, priority, age, agent, lane): the smallest comes back first."""
+_Group = tuple[str, ...]
+"""The capped limits that hold lanes back; lanes with the same ones are served as one."""
+_Parked = tuple[int, int, int, int, str, _Group]
+"""(in flight, since, priority, age, agent, group): the smallest comes back first."""
 
 
 class SlotCounts(Protocol):
@@ -42,13 +45,14 @@ class SlotCounts(Protocol):
 
 
 class _AgentTurn:
-    """What `Turns` knows of one agent: its open lanes by their heads, and the parked ones."""
+    """What `Turns` knows of one agent: the heads of its lanes by group, and the parked groups."""
 
-    __slots__ = ("heads", "parked")
+    __slots__ = ("groups", "heads", "parked")
 
     def __init__(self) -> None:
-        self.heads: list[tuple[int, int, Lane]] = []
-        self.parked: dict[Lane, str] = {}
+        self.groups: dict[_Group, list[tuple[int, int, Lane]]] = {}
+        self.heads: list[tuple[int, int, _Group]] = []
+        self.parked: dict[_Group, str] = {}
 
 
 class Turns:
@@ -70,33 +74,47 @@ class Turns:
         self._agents: dict[str, _AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
         self._parked: dict[str, list[_Parked]] = {}
+        self._parked_count: dict[str, int] = {}
         self._loosened: set[str] = set()
         for agent, order in orders.items():
             for lane in order.lanes:
                 self.head_changed(agent, lane)
 
     def head_changed(self, agent: str, lane: Lane) -> None:
-        """Take note that another task is now first in a lane."""
+        """Take note that another task is now first in a lane, or none."""
         if lane[0] == PULL:
             return
         order = self._orders.get(agent)
-        head = order.head(lane) if order is not None else None
-        if order is None or head is None:
-            if order is None:
-                self._agents.pop(agent, None)
+        if order is None:
+            self._forget(agent)
             return
         turn = self._agents.get(agent)
         if turn is None:
             turn = self._agents[agent] = _AgentTurn()
-        if lane in turn.parked:
-            self._push_parked(turn.parked[lane], agent, lane)
+        group = self._group_of(lane)
+        head = order.head(lane)
+        if head is not None:
+            lanes = turn.groups.setdefault(group, [])
+            heappush(lanes, (head.priority, head.created_seq, lane))
+            if len(lanes) > 2 * len(order.lanes) + _SLACK:
+                lanes[:] = set(lanes)
+                heapify(lanes)
+        self._group_changed(agent, turn, group)
+
+    def _group_changed(self, agent: str, turn: _AgentTurn, group: _Group) -> None:
+        """Put a group where it belongs: parked, or among the agent's heads."""
+        if group in turn.parked:
+            self._push_parked(turn.parked[group], agent, turn, group)
             return
-        full = self._full_limit(lane)
+        head = self._head_of(agent, turn, group)
+        if head is None:
+            return
+        full = self._full_limit(group)
         if full is not None:
-            self._park(agent, turn, lane, full)
+            self._park(agent, turn, group, full)
             return
-        heappush(turn.heads, (head.priority, head.created_seq, lane))
-        if len(turn.heads) > 2 * len(order.lanes) + _SLACK:
+        heappush(turn.heads, (head.priority, head.created_seq, group))
+        if len(turn.heads) > 2 * len(turn.groups) + _SLACK:
             turn.heads = list(set(turn.heads))
             heapify(turn.heads)
         self.offer(agent)
@@ -105,7 +123,7 @@ class Turns:
         """Put the agent (back) among those that could be served, under its current key."""
         order = self._orders.get(agent)
         if order is None:
-            self._agents.pop(agent, None)
+            self._forget(agent)
             return
         if self._held(agent):
             return
@@ -116,16 +134,15 @@ class Turns:
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Take note that a task of this lane gave its slot back."""
-        self._loosened.update(limit for limit in limits_of(lane) if limit in self._parked)
+        self._loosened.update(limit for limit in self._group_of(lane) if limit in self._parked)
         self.resumed(agent)
 
     def resumed(self, agent: str) -> None:
         """Take note that the agent may be served again, or stands better than before."""
         turn = self._agents.get(agent)
         if turn is not None:
-            for lane, limit in turn.parked.items():
-                self._push_parked(limit, agent, lane)
-                self._loosened.add(limit)
+            for group, limit in turn.parked.items():
+                self._push_parked(limit, agent, turn, group)
         self.offer(agent)
 
     def next(self) -> Task | None:
@@ -134,16 +151,14 @@ class Turns:
             return None
         if self._loosened:
             self._unpark()
-        ready = self._ready
-        while ready:
-            item = ready[0]
+        while self._ready:
+            item = self._ready[0]
             agent = item[2]
             if self._is_current(item) and not self._held(agent):
                 task = self._best(agent)
                 if task is not None:
                     return task
             heappop(self._ready)
-            ready = self._ready
         return None
 
     def taken(self, task: Task) -> None:
@@ -152,23 +167,37 @@ class Turns:
         self.offer(task.agent)
 
     def _best(self, agent: str) -> Task | None:
-        """Find the agent's best task whose lane is open, parking lanes found full."""
-        order, turn = self._orders[agent], self._agents[agent]
+        """Find the agent's best task whose group is open, parking groups found full."""
+        turn = self._agents[agent]
         heads = turn.heads
         while heads:
-            priority, created_seq, lane = heads[0]
-            head = order.head(lane)
-            current = head is not None and (head.priority, head.created_seq) == (
-                priority,
-                created_seq,
-            )
-            if current and lane not in turn.parked:
-                full = self._full_limit(lane)
+            priority, created_seq, group = heads[0]
+            head = self._head_of(agent, turn, group) if group not in turn.parked else None
+            if head is not None and (head.priority, head.created_seq) == (priority, created_seq):
+                full = self._full_limit(group)
                 if full is None:
                     return head
-                self._park(agent, turn, lane, full)
+                self._park(agent, turn, group, full)
             heappop(heads)
         return None
+
+    def _head_of(self, agent: str, turn: _AgentTurn, group: _Group) -> Task | None:
+        """Find the best task of a group, dropping heads that are none any more."""
+        order = self._orders.get(agent)
+        lanes = turn.groups.get(group)
+        while lanes and order is not None:
+            priority, created_seq, lane = lanes[0]
+            head = order.head(lane)
+            if head is not None and (head.priority, head.created_seq) == (priority, created_seq):
+                return head
+            heappop(lanes)
+        turn.groups.pop(group, None)
+        return None
+
+    def _forget(self, agent: str) -> None:
+        turn = self._agents.pop(agent, None)
+        for limit in turn.parked.values() if turn is not None else ():
+            self._parked_count[limit] -= 1
 
     def _held(self, agent: str) -> bool:
         return (
@@ -184,47 +213,54 @@ class Turns:
             and item[2] in self._agents
         )
 
-    def _has_room(self, limit: str) -> bool:
-        cap = self._caps.get(limit)
-        return cap is None or self._slots.of_limit(limit) < cap
+    def _group_of(self, lane: Lane) -> _Group:
+        return tuple(limit for limit in limits_of(lane) if limit in self._caps)
 
-    def _full_limit(self, lane: Lane) -> str | None:
-        for limit in limits_of(lane):
+    def _has_room(self, limit: str) -> bool:
+        return self._slots.of_limit(limit) < self._caps[limit]
+
+    def _full_limit(self, group: _Group) -> str | None:
+        for limit in group:
             if not self._has_room(limit):
                 return limit
         return None
 
-    def _park(self, agent: str, turn: _AgentTurn, lane: Lane, limit: str) -> None:
-        turn.parked[lane] = limit
-        self._push_parked(limit, agent, lane)
+    def _park(self, agent: str, turn: _AgentTurn, group: _Group, limit: str) -> None:
+        turn.parked[group] = limit
+        self._parked_count[limit] = self._parked_count.get(limit, 0) + 1
+        self._push_parked(limit, agent, turn, group)
 
-    def _push_parked(self, limit: str, agent: str, lane: Lane) -> None:
-        entry = self._parked_entry(agent, lane)
+    def _leave_park(self, turn: _AgentTurn, group: _Group) -> None:
+        self._parked_count[turn.parked.pop(group)] -= 1
+
+    def _push_parked(self, limit: str, agent: str, turn: _AgentTurn, group: _Group) -> None:
+        entry = self._parked_entry(agent, turn, group)
         if entry is None:
             return
         heap = self._parked.setdefault(limit, [])
         heappush(heap, entry)
-        if len(heap) > 2 * len(self._agents) + _SLACK:
-            lanes = {(item[4], item[5]) for item in heap if self._is_parked(limit, item)}
-            fresh = (self._parked_entry(*each) for each in lanes)
+        if self._has_room(limit):
+            self._loosened.add(limit)
+        if len(heap) > 2 * self._parked_count[limit] + _SLACK:
+            where = {(item[4], item[5]) for item in heap if self._is_parked(limit, item)}
+            fresh = (self._parked_entry(a, self._agents[a], other) for a, other in where)
             heap[:] = [item for item in fresh if item is not None]
             heapify(heap)
 
-    def _parked_entry(self, agent: str, lane: Lane) -> _Parked | None:
-        """Give a parked lane's place among those of its limit: fairest agent, then best head."""
-        order = self._orders.get(agent)
-        head = order.head(lane) if order is not None else None
-        if order is None or head is None:
+    def _parked_entry(self, agent: str, turn: _AgentTurn, group: _Group) -> _Parked | None:
+        """Give a parked group's place among those of its limit: fairest agent, then best head."""
+        head = self._head_of(agent, turn, group)
+        if head is None:
             return None
-        inflight = self._slots.of_agent(agent)
-        return (inflight, order.since, head.priority, head.created_seq, agent, lane)
+        inflight, since = self._slots.of_agent(agent), self._orders[agent].since
+        return (inflight, since, head.priority, head.created_seq, agent, group)
 
     def _is_parked(self, limit: str, item: _Parked) -> bool:
         turn = self._agents.get(item[4])
         return turn is not None and turn.parked.get(item[5]) == limit
 
     def _unpark(self) -> None:
-        """Bring back the fairest parked lane of each limit that has room.
+        """Bring back the fairest parked group of each limit that has room.
 
         So whoever is chosen next is fairer than all that stay parked under a limit with room.
         """
@@ -239,21 +275,21 @@ class Turns:
                     self._parked.pop(limit, None)
 
     def _unpark_one(self, limit: str, heap: list[_Parked]) -> bool:
-        """Look at the fairest parked lane of a limit; True if it was brought back."""
+        """Look at the fairest parked group of a limit; True if it was brought back."""
         item = heappop(heap)
-        agent, lane = item[4], item[5]
+        agent, group = item[4], item[5]
         if not self._is_parked(limit, item):
             return False
         turn = self._agents[agent]
-        entry = self._parked_entry(agent, lane)
+        entry = self._parked_entry(agent, turn, group)
         if entry is None:
-            del turn.parked[lane]
+            self._leave_park(turn, group)
         elif self._held(agent):
-            pass  # `freed` or `resumed` brings the agent's lanes back
+            pass  # `freed` or `resumed` brings the agent's groups back
         elif entry != item:
             heappush(heap, entry)
         else:
-            del turn.parked[lane]
-            self.head_changed(agent, lane)
-            return lane not in turn.parked
+            self._leave_park(turn, group)
+            self._group_changed(agent, turn, group)
+            return group not in turn.parked
         return False

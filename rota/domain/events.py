@@ -12,11 +12,15 @@ from typing import Any, NamedTuple
 
 
 class ServerStarted(NamedTuple):
-    """A server opened the log; `settings` are the limits in force from here on."""
+    """A server opened the log; `settings` are the limits in force from here on.
+
+    `resumed` marks one that had it open already and went on after the log had failed.
+    """
 
     version: str
     settings: dict[str, Any]
     replayed_to: int = 0
+    resumed: bool | None = None
 
 
 class ServerStopped(NamedTuple):

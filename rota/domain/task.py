@@ -73,7 +73,9 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
 """The legal moves: from a state, by an event, to a state."""
 
 ORDERLY = "shutdown"
-"""The reason of an interruption that the task cannot have caused."""
+LOG_FAILED = "log failed"
+BLAMELESS = frozenset({ORDERLY, LOG_FAILED})
+"""The reasons of an interruption that the task cannot have caused."""
 
 Lane = tuple[str, str]
 """Tasks of one agent that are held back by the same limits: (executor, action)."""
@@ -350,7 +352,7 @@ def _interrupted(record: e.Record, task: Task) -> None:
     task.state = READY
     task.ready_at = record.at
     task.attempt -= 1
-    if event.reason != ORDERLY:
+    if event.reason not in BLAMELESS:
         task.interruptions += 1
 
 

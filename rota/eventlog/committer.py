@@ -8,18 +8,19 @@ after a hole. It knows nothing of what the records mean.
 
 from __future__ import annotations
 
+import logging
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pykka
-
-from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
     from rota.eventlog.port import EventLog, Snapshot, Stored
+
+logger = logging.getLogger("rota.committer")
 
 GROUP_RECORDS_MAX = 8192
 
@@ -29,7 +30,7 @@ class Wake(NamedTuple):
 
 
 class SaveSnapshot(NamedTuple):
-    """Keep a snapshot (a cache: a failure is reported, and changes nothing)."""
+    """Keep a snapshot (a cache: a failure is logged, and changes nothing)."""
 
     snapshot: Snapshot
 
@@ -121,6 +122,5 @@ class Committer(pykka.ThreadingActor):
             return
         try:
             self._log.save_snapshot(snapshot)
-        except RotaError as error:
-            self._failed = True
-            self._report(CommitFailed(error))
+        except Exception as error:  # noqa: BLE001 - a cache: whatever it was, the log goes on
+            logger.warning("no snapshot was kept, so the next start takes longer: %s", error)

@@ -22,6 +22,7 @@ class DataFolder:
         """Make the folder if need be and lock it. Raises OSError or a LogError."""
         self.path = path
         self._lock_fd = -1
+        self._is_mine = False
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         kind = _filesystem_of(path)
         if kind.startswith(UNSAFE_FILESYSTEMS) and not allow_network_fs:
@@ -38,12 +39,15 @@ class DataFolder:
             self.close()
             msg = f"another rota server (process {owner or 'unknown'}) uses {self.path}"
             raise LogLocked(msg, hint="stop it, or give another --data-dir") from None
+        self._is_mine = True
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
         """Let go of the folder."""
         if self._lock_fd >= 0:
+            if self._is_mine:
+                os.ftruncate(self._lock_fd, 0)
             os.close(self._lock_fd)
             self._lock_fd = -1
 

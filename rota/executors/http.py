@@ -1,7 +1,7 @@
 """Executes an attempt by one HTTP request to an address from the configuration.
 
 The body is the task, the headers carry task, agent and attempt; the answer, JSON or text, is the
-result. An answer of 400 or more fails the task, with status and body in the error. Cancelling the
+result. An answer of 300 or more fails the task, with status and body in the error. Cancelling the
 attempt closes the connection. Redirects are not followed and proxies not asked: the operator
 named this address and no other.
 """

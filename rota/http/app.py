@@ -19,7 +19,7 @@ from aiohttp import web
 
 from rota import ids
 from rota.config import load_settings
-from rota.errors import InternalFault, LogError, RotaError
+from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
 from rota.http.dialects import pinchtab
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.http")
 
+NEEDS_RESTART = ("executors", "webhooks", "server")
 _PROBLEMS = {"pinchtab": pinchtab.problem}
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
@@ -50,6 +51,7 @@ class App:
         """Serve what `bridge` leads to."""
         self.bridge = bridge
         self.settings = settings
+        self.read = settings if config_path is None else load_settings(config_path)
         self.config_path = config_path
         self.started_at = bridge.shard.journal.now()
         self.registry = registry_for(bridge.shard)
@@ -59,9 +61,13 @@ class App:
         self._fixed: dict[str, dict[str, Route]] = {}
         self._patterns: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         self._tokens = {name: token.encode() for name, token in settings.server.tokens.items()}
-        for route in ROUTES:
-            if settings.scheduler.enabled or route.dialect != pinchtab.NAME:
-                self._add(route)
+        self.routes = tuple(
+            route
+            for route in ROUTES
+            if settings.scheduler.enabled or route.dialect != pinchtab.NAME
+        )
+        for route in self.routes:
+            self._add(route)
         bridge.shard.listeners.append(self._news)
 
     def _add(self, route: Route) -> None:
@@ -174,6 +180,9 @@ class App:
         if self.config_path is None:
             return []
         fresh = load_settings(self.config_path)
+        late = [n for n in NEEDS_RESTART if getattr(fresh, n) != getattr(self.read, n)]
+        if late:
+            logger.warning("%s changed; that needs a restart", " and ".join(late))
         changes = fresh.scheduler.model_dump(include=fresh.scheduler.model_fields_set)
         return await self.change(changes, fresh.types, source, by)
 
@@ -185,12 +194,20 @@ class App:
         by: str,
     ) -> list[str]:
         """Lay changes of the limits over those in force, one at a time; name what changed."""
+        known = ("pull", "builtin", *self.settings.executors)
+        for name, kind in (types or {}).items():
+            if kind.executor not in known:
+                msg = f"types.{name}: executor {kind.executor!r} is new, and needs a restart"
+                raise ConfigError(msg)
         async with self._changing:
             for fixed in ("enabled", "strategy"):
                 changes.pop(fixed, None)
             scheduler = self.settings.scheduler.model_copy(update=changes)
             settings = self.settings.model_copy(
-                update={"scheduler": scheduler, "types": types or self.settings.types}
+                update={
+                    "scheduler": scheduler,
+                    "types": self.settings.types if types is None else types,
+                }
             )
             changed = await self.bridge.change_limits(settings.limits(), source, by)
             self.settings = self.bridge.settings = settings

@@ -5,7 +5,6 @@ The page is one file without anything from elsewhere: it works on a machine with
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -84,16 +83,16 @@ def _content(model: type[Any]) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": ref}}}
 
 
-@cache
-def _rendered() -> bytes:
-    from rota.http.routes import ROUTES  # noqa: PLC0415 - the table imports its handlers
-
-    return orjson.dumps(document(ROUTES), option=orjson.OPT_INDENT_2)
-
-
 async def openapi(call: Call) -> Any:
     """GET /openapi.json."""
-    return call.raw(_rendered())
+    return call.raw(orjson.dumps(document(call.app.routes), option=orjson.OPT_INDENT_2))
+
+
+async def home(call: Call) -> Any:
+    """GET /: whoever looks is shown the API."""
+    answer = call.raw(b"", status=302, content_type="text/plain")
+    answer.headers["Location"] = "/docs"
+    return answer
 
 
 async def page(call: Call) -> Any:

@@ -165,6 +165,15 @@ class Problem(BaseModel):
     requestId: str = ""
 
 
+class Submitted(BaseModel):
+    """The task is on disk."""
+
+    taskId: str
+    state: str
+    position: int = Field(description="place in the queue, over all agents")
+    createdAt: str
+
+
 class TaskError(BaseModel):
     """Why a task failed."""
 

@@ -41,7 +41,15 @@ class Route(NamedTuple):
 _TAB = pinchtab.NAME
 
 ROUTES: tuple[Route, ...] = (
-    Route("POST", "/v1/tasks", tasks.submit, "Submit a task", models.SubmitBody, status=202),
+    Route(
+        "POST",
+        "/v1/tasks",
+        tasks.submit,
+        "Submit a task",
+        models.SubmitBody,
+        models.Submitted,
+        202,
+    ),
     Route("GET", "/v1/tasks", tasks.list_all, "List tasks", None, models.TaskPage, 200, LIST_QUERY),
     Route(
         "GET", "/v1/tasks/{id}", tasks.get_one, "One task", None, models.TaskView, 200, ("view",)
@@ -68,6 +76,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/health/ready", health.ready, "Whether it takes work", public=True),
     Route("GET", "/metrics", health.metrics, "Figures for Prometheus"),
     Route("GET", "/openapi.json", docs.openapi, "This table, for machines", public=True),
+    Route("GET", "/", docs.home, "To the docs"),
     Route("GET", "/docs", docs.page, "This table, for people", public=True),
     Route(
         "POST",

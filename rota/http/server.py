@@ -156,12 +156,15 @@ class Server:
             snapshot_every=s.server.snapshot_every_events,
             on_fatal=self._fatal,
         )
+        gc.disable()
         try:
             self.shard.start(progress)
         except RotaError:
             log.close()
             raise
-        gc.freeze()
+        finally:
+            gc.freeze()  # what was folded stays; the collector need not walk it
+            gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
         self.app = App(Bridge(self.shard, s, guard), s, self.config_path)
 

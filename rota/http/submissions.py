@@ -33,7 +33,9 @@ def command_from(
     return SubmitTask(
         agent,
         body.action,
-        settings.executor_for(body.action, dialect),
+        settings.executor_for(
+            body.action, wants_tab=body.tabId is not None or dialect == "pinchtab"
+        ),
         body.params,
         body.priority,
         dialect,

@@ -46,7 +46,9 @@ class Stats:
 
     def on_server_started(self, record: Record) -> None:
         """Count `since start` from here."""
-        del record
+        event: e.ServerStarted = record.event  # type: ignore[assignment]
+        if event.resumed:
+            return
         self.at_start = dict(self.totals)
         self.agents_at_start = {agent: dict(counts) for agent, counts in self.agents.items()}
 

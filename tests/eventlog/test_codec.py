@@ -31,6 +31,7 @@ JSON = st.recursive(
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: INTS,
+    bool: st.booleans(),
     Any: JSON,
     type(None): st.none(),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),

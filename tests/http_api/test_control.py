@@ -161,10 +161,10 @@ def test_a_reload_is_recorded_with_who_and_what(serve: Servers) -> None:
     rota = serve({"server": {"tokens": {"ops": "t" * 20}}})
     rota.token = "t" * 20
     answer = rota.post("/v1/config/reload", {"scheduler": {"maxInflight": 3}})
-    assert (answer.status, answer.json["changed"]) == (200, ["inflight"])
+    assert (answer.status, answer.json["changed"]) == (200, ["maxInflight"])
     assert answer.json["scheduler"]["maxInflight"] == 3
     (event,) = rota.events(kind="config_changed")
-    assert (event["by"], event["data"]["changed"]) == ("ops", ["inflight"])
+    assert (event["by"], event["data"]["changed"]) == ("ops", ["maxInflight"])
 
 
 def test_the_shown_configuration_is_the_one_in_force(serve: Servers) -> None:

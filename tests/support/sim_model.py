@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
-from rota.domain.task import MOVES, TaskState
+from rota.domain.task import BLAMELESS, MOVES, TaskState
 from rota.eventlog.codec import KINDS
 from rota.projections.control import limits_from
 
@@ -32,6 +32,7 @@ class ModelTask:
     __slots__ = (
         "agent",
         "assigned_at",
+        "began",
         "callback",
         "closed",
         "created_seq",
@@ -59,6 +60,7 @@ class ModelTask:
         self.event = event
         self.state = "ready" if type(event) is e.TaskSubmitted else "rejected"
         self.token = self.assigned_at = 0
+        self.began = False
         self.ended_seq = 0 if self.state == "ready" else record.seq
         self.ended_kind = ""
         self.closed = ""
@@ -219,8 +221,10 @@ class Model:
             self._assignment(task, exact=exact)
             task.token, task.assigned_at = record.seq, record.at
             self.assigned += 1
+        if name == "task_started":
+            task.began = True
         if name == "attempt_interrupted":
-            task.interruptions += event.reason != "shutdown"
+            task.interruptions += event.reason not in BLAMELESS
             if task.interruptions > INTERRUPTIONS_MAX:
                 self.violated(f"{task.id} went back to its queue after too many interruptions")
         self.waiting.get(task.agent, {}).pop(task.id, None)
@@ -237,7 +241,7 @@ class Model:
 
     def _assignment(self, task: ModelTask, *, exact: bool) -> None:
         limits = self.limits
-        if task.event.on_interrupt == "fail" and task.token:
+        if task.event.on_interrupt == "fail" and task.began:
             self.violated(f"{task.id} must not run twice, and was assigned again")
         if len(self.flying) >= limits.inflight:
             self.violated(f"{task.id} was assigned over the cap of {limits.inflight} in flight")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rota.http.call import Call
 
 SCAN_MAX = 20_000
+SCAN_ROWS = 100
 HEARTBEAT_S = 15.0
 
 
@@ -52,16 +53,17 @@ def _select(
     return found
 
 
-def _scan(
+async def _scan(
     log: EventLog, after: int, limit: int, wanted: tuple[frozenset[str], str | None, str | None]
 ) -> tuple[list[Stored], int]:
     """Look through the log for up to `limit` wanted records; say how far it was looked through."""
     found: list[Stored] = []
     looked = 0
     while looked < SCAN_MAX:
-        page = log.read(after, PAGE_ROWS_MAX)
+        page = log.read(after, SCAN_ROWS)
         if not page:
             break
+        await asyncio.sleep(0)
         for item in _select(page, wanted):
             found.append(item)
             if len(found) == limit:
@@ -81,7 +83,7 @@ async def feed(call: Call) -> Any:
         found = log.read(after, limit)
         after = found[-1].seq if found else after
     else:
-        found, after = _scan(log, after, limit, wanted)
+        found, after = await _scan(log, after, limit, wanted)
     events = b",".join(item.body for item in found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, after, log.head().seq))
 
