@@ -7,6 +7,7 @@ queue, batch, body and retry has its maximum here, with its unit in its name.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -192,6 +193,17 @@ class Settings(Section):
             return "builtin"
         tabs = (name for name, e in self.executors.items() if e.kind == "tab")
         return next(tabs, "pull") if wants_tab else "pull"
+
+
+def shown(settings: Settings) -> dict[str, Any]:
+    """Give settings for people to see: secrets are named, never shown."""
+    values = settings.model_dump(mode="json", by_alias=True)
+    values["server"]["tokens"] = sorted(values["server"]["tokens"])
+    values["webhooks"]["secret"] = "set" if settings.webhooks.secrets else ""
+    for executor in values["executors"].values():
+        executor["headers"] = sorted(executor["headers"])
+        executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
+    return values
 
 
 def parse_settings(data: Any) -> Settings:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rota.domain.task import Task, born, evolve
 from rota.eventlog.codec import decode
-from rota.eventlog.replay import pages
+from rota.eventlog.replay import replay
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
@@ -34,26 +34,12 @@ def rebuild(
         state = State()
         if use_snapshots and until_at is None:
             state = _from_snapshot(log, until_seq) or state
-        _fold(state, log, until_seq, until_at, progress)
-        return state
-
-
-def _fold(
-    state: State,
-    log: EventLog,
-    until_seq: int | None,
-    until_at: int | None,
-    progress: Callable[[int], None] | None,
-) -> None:
-    apply = state.apply
-    for page in pages(log, state.seq, until_seq):
-        for _, _, body, _ in page:
-            record = decode(body)
-            if until_at is not None and record.at > until_at:
-                return
+        apply = state.apply
+        for record in replay(
+            log, state.seq, until_seq=until_seq, until_at=until_at, progress=progress
+        ):
             apply(record)
-        if progress is not None:
-            progress(page[-1].seq)
+        return state
 
 
 @contextmanager

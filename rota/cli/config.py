@@ -15,7 +15,7 @@ import click
 from rota.cli.output import json_option, print_json
 from rota.cli.server_options import token_option, url_option
 from rota.client.client import RotaClient
-from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings
+from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings, shown
 from rota.http.server import check_exposed
 
 HIDDEN = ("tokens", "secret", "headers")
@@ -64,7 +64,7 @@ def config_command(
         values = RotaClient(url, token=token).config()
     else:
         settings = load_settings(config_path)
-        values = visible(settings)
+        values = shown(settings)
     if check:
         check_exposed(settings)
         if as_json:
@@ -77,19 +77,9 @@ def config_command(
         click.echo(as_toml(values))
 
 
-def visible(settings: Settings) -> dict[str, Any]:
-    """Give the settings with the names of secrets instead of the secrets."""
-    shown = settings.model_dump(mode="json", by_alias=True)
-    shown["server"]["tokens"] = sorted(shown["server"]["tokens"])
-    shown["webhooks"]["secret"] = "set" if settings.webhooks.secrets else ""
-    for executor in shown["executors"].values():
-        executor["headers"] = sorted(executor["headers"])
-    return shown
-
-
 def as_toml(values: dict[str, Any]) -> str:
     """Write settings as a TOML file."""
-    defaults = visible(Settings())
+    defaults = shown(Settings())
     lines: list[str] = []
     for section in ("server", "scheduler", "webhooks"):
         lines += [f"[{section}]", *_table(values[section], defaults[section]), ""]

@@ -165,16 +165,6 @@ class App:
 
     # -- configuration
 
-    def shown_settings(self) -> dict[str, Any]:
-        """Give the settings in force, with secrets blotted out."""
-        shown = self.settings.model_dump(mode="json", by_alias=True)
-        shown["server"]["tokens"] = sorted(shown["server"]["tokens"])
-        shown["webhooks"]["secret"] = "set" if self.settings.webhooks.secrets else ""
-        for executor in shown["executors"].values():
-            executor["headers"] = sorted(executor["headers"])
-            executor["url"] = _without_credentials(executor["url"])
-        return shown
-
     async def reload(self, source: str, by: str = "") -> list[str]:
         """Read the file again and put its limits in force. Raises ConfigError."""
         if self.config_path is None:
@@ -243,7 +233,3 @@ def _path_of(request: BaseRequest) -> str:
         return path
     rest = path.partition("://")[2]
     return "/" + rest.partition("/")[2] if rest else path
-
-
-def _without_credentials(url: str) -> str:
-    return re.sub(r"(?<=://)[^/@]*@", "", url)

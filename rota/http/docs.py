@@ -5,6 +5,7 @@ The page is one file without anything from elsewhere: it works on a machine with
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -83,9 +84,15 @@ def _content(model: type[Any]) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": ref}}}
 
 
+@lru_cache(maxsize=4)
+def rendered(routes: tuple[Route, ...]) -> bytes:
+    """Write the document as JSON, once for each table of routes."""
+    return orjson.dumps(document(routes), option=orjson.OPT_INDENT_2)
+
+
 async def openapi(call: Call) -> Any:
     """GET /openapi.json."""
-    return call.raw(orjson.dumps(document(call.app.routes), option=orjson.OPT_INDENT_2))
+    return call.raw(rendered(call.app.routes))
 
 
 async def home(call: Call) -> Any:

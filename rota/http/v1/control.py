@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rota.config import scheduler_changes
+from rota.config import scheduler_changes, shown
 from rota.errors import ConfigError, InvalidRequest
 from rota.http.models import AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
@@ -95,7 +95,7 @@ def _figures(counts: dict[str, int]) -> dict[str, Any]:
 
 async def get_config(call: Call) -> Any:
     """GET /v1/config: what is in force, without secrets."""
-    return call.json(call.app.shown_settings())
+    return call.json(shown(call.app.settings))
 
 
 async def reload_config(call: Call) -> Any:
@@ -109,4 +109,4 @@ async def reload_config(call: Call) -> Any:
             changed = await call.app.reload("api", call.by)
     except ConfigError as error:
         raise InvalidRequest(error.message, code="bad_config", hint="nothing changed") from error
-    return call.json({"changed": changed, **call.app.shown_settings()})
+    return call.json({"changed": changed, **shown(call.app.settings)})
