@@ -41,7 +41,7 @@ def write_log(folder, count, tail):
         body = codec.encode(record)
         digest = chain.extend(digest, body)
         state.apply(record)
-        batch.append(Stored(seq, digest, body, codec.task_of(event)))
+        batch.append(Stored(seq, digest, body, codec.subject_of(event)))
         if len(batch) == 5000:
             log.append(batch, batch[0].seq - 1, epoch)
             batch.clear()

@@ -5,6 +5,7 @@
     │   ├── InvalidRequest          400 bad_request (or a more exact code)
     │   ├── NotFound                404 not_found
     │   ├── Conflict                409 conflict
+    │   ├── Unprocessable           422 unprocessable (or a more exact code)
     │   ├── QueueFull               429 queue_full
     │   └── CallbackRefused         400 callback_refused
     ├── StorageUnavailable      503 storage_unavailable: the log does not accept writes
@@ -83,6 +84,13 @@ class Conflict(RequestError):
 
     code = "conflict"
     status = 409
+
+
+class Unprocessable(RequestError):
+    """The request is well formed, and contradicts another or what there is."""
+
+    code = "unprocessable"
+    status = 422
 
 
 class QueueFull(RequestError):

@@ -1,67 +1,278 @@
 """Admission: who may enter, and what the limits are.
 
-In: submissions and changes of the limits. Out: `task_submitted`, `task_rejected`,
-`config_changed`. Keeps that only waiting tasks count toward the caps, and that each task of a
-batch is decided on its own, in order.
+In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
+`batch_submitted`, `batch_rejected`, `batch_finished`, `config_changed`, and `task_cancelled` for
+what is replaced, cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks
+count toward the caps, that one key never makes two tasks, and that no cycle of dependencies exists.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.actors.messages import Admitted, ChangeLimits, Refused, SubmitTasks
+from rota.actors import messages as m
 from rota.actors.runtime import CooperativeActor
+from rota.domain import admission as decide
+from rota.domain import events as e
 from rota.domain.admission import decide_submission
+from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
-from rota.domain.events import ConfigChanged, TaskSubmitted
+from rota.domain.dependencies import check_cycles, decide_dependencies, doom_reason, resolve
+from rota.domain.fold import first_state
+from rota.domain.task import TERMINAL
+from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
+from rota.projections import keys
 from rota.projections.control import limits_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.actors.archive import Archive
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.commands import SubmitTask
+    from rota.domain.commands import SubmitBatch, SubmitTask
+    from rota.domain.dependencies import Prospects
 
 
 class AdmissionActor(CooperativeActor):
     """Decides submissions."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, new_id: Callable[[], str]) -> None:
-        """Take ids for new tasks from `new_id`."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        *,
+        new_id: Callable[[], str],
+        archive: Archive,
+    ) -> None:
+        """Take ids from `new_id`; find what has left memory in `archive`."""
         super().__init__(runtime)
         self._journal = journal
         self._new_id = new_id
+        self._archive = archive
 
     def on_receive(self, message: Any) -> None:
         """Decide."""
-        if type(message) is SubmitTasks:
+        kind = type(message)
+        if kind is m.SubmitTasks:
             answers = [self._submit(command) for command in message.commands]
             self._journal.answer(message.reply, answers)
-        elif type(message) is ChangeLimits:
+        elif kind is m.SubmitTogether:
+            self._answer(message.reply, lambda: self._submit_together(message.command))
+        elif kind is m.FinishBatch:
+            self._finish(message.batch)
+        elif kind is m.CancelBatch:
+            self._answer(message.reply, lambda: self._cancel_batch(message))
+        elif kind is m.ChangeLimits:
             self._change_limits(message)
 
-    def _submit(self, command: SubmitTask) -> Admitted | Refused:
+    def _answer(self, reply: m.Reply, do: Callable[[], Any]) -> None:
+        try:
+            value = do()
+        except RequestError as error:
+            self._journal.refuse(reply, error)
+        else:
+            self._journal.answer(reply, value)
+
+    # -- one task
+
+    def _submit(self, command: SubmitTask) -> m.Admitted | m.Refused | RequestError:
         self._journal.check_open()
+        if not (command.wanted_id or command.idempotency or command.dedup or command.depends):
+            return self._admit(command, self._new_id(), None, None)
+        try:
+            known = self._known(command)
+            if known is not None:
+                return known
+            task_id = self._id_for(command)
+            depends = resolve(command.depends)
+            waits_of = self._journal.state.dependencies.waits_of
+            check_cycles({task_id: depends.values()}, waits_of)
+            prospects = decide_dependencies(depends, command.on_missing, self._archive.task)
+            return self._admit(command, task_id, depends or None, prospects)
+        except RequestError as error:
+            return error
+
+    def _admit(
+        self,
+        command: SubmitTask,
+        task_id: str,
+        depends: dict[str, str] | None,
+        prospects: Prospects | None,
+    ) -> m.Admitted | m.Refused:
         state = self._journal.state
         limits = state.control.limits
-        event = decide_submission(state.backlog, limits, command, self._new_id())
+        event = decide_submission(
+            state.backlog,
+            limits,
+            command,
+            task_id,
+            at=self._journal.now(),
+            depends=depends,
+            prospects=prospects,
+        )
+        if type(event) is e.TaskRejected:
+            if command.wanted_id is not None:
+                event = event._replace(task=self._new_id())  # the wanted one stays free
+            record = self._journal.record(event, by=command.by)
+            details = {
+                "agentId": command.agent,
+                "queued": state.backlog.total,
+                "maxQueue": limits.queued,
+                "maxPerAgent": limits.queued_per_agent,
+            }
+            return m.Refused(event.task, record.at, event.code, event.error, details)
+        assert type(event) is e.TaskSubmitted
+        self._replace(command, task_id)
         record = self._journal.record(event, by=command.by)
-        if type(event) is TaskSubmitted:
-            return Admitted(event.task, event.position, record.at)
-        details = {
-            "agentId": command.agent,
-            "queued": state.backlog.total,
-            "maxQueue": limits.queued,
-            "maxPerAgent": limits.queued_per_agent,
-        }
-        return Refused(event.task, record.at, event.code, event.error, details)  # type: ignore[union-attr]
+        self._doom(task_id, prospects)
+        state_word = first_state(event, record.at).value
+        return m.Admitted(task_id, event.position, record.at, state_word)
 
-    def _change_limits(self, message: ChangeLimits) -> None:
+    def _known(self, command: SubmitTask) -> m.Admitted | None:
+        """Give the task that a key stands for already. Raises a RequestError."""
+        held_keys, now = self._journal.state.keys, self._journal.now()
+        if command.idempotency is not None:
+            held = held_keys.find(keys.idempotency(command.by, command.idempotency), now)
+            if held is not None:
+                decide.check_same(command.idempotency, command.digest, held.digest)
+                return self._stands_for(held.subject, "idempotent")
+        dedup = command.dedup
+        if dedup is not None and dedup.mode != "replace":
+            held = held_keys.find(keys.dedup(command.by, dedup.key), now)
+            if held is not None:
+                if dedup.mode == "reject":
+                    raise decide.duplicate(dedup.key, held.subject)
+                return self._stands_for(held.subject, "deduplicated")
+        return None
+
+    def _stands_for(self, task_id: str, known: str) -> m.Admitted:
+        task = self._archive.task(task_id)
+        if task is None:
+            raise Unprocessable("this idempotency key was used for a batch")
+        return m.Admitted(task.id, task.position, task.created_at, task.state.value, known)
+
+    def _replace(self, command: SubmitTask, task_id: str) -> None:
+        """Cancel the active task that a new one replaces."""
+        if command.dedup is None or command.dedup.mode != "replace":
+            return
+        name = keys.dedup(command.by, command.dedup.key)
+        held = self._journal.state.keys.find(name, self._journal.now())
+        old = self._journal.state.tasks.get(held.subject) if held is not None else None
+        if old is not None and old.state not in TERMINAL:
+            event = decide_cancel(old, f"replaced by {task_id}", "replaced")
+            self._journal.record(event, by=command.by)
+
+    def _doom(self, task_id: str, prospects: Prospects | None) -> None:
+        """Cancel a task at once that waits for one which has failed or was cancelled."""
+        if prospects is None or prospects.doomed_by is None:
+            return
+        task = self._journal.state.tasks.get(task_id)
+        if task is not None and task.state not in TERMINAL:
+            reason = doom_reason(prospects.doomed_by.id, prospects.doomed_by)
+            self._journal.record(decide_cancel(task, reason, "dependency_failed"))
+
+    def _id_for(self, command: SubmitTask) -> str:
+        """Give the id that was asked for, or a new one. Raises Conflict."""
+        wanted = command.wanted_id
+        if wanted is None:
+            return self._new_id()
+        if self._archive.task(wanted) is not None or self._archive.batch(wanted) is not None:
+            details = {"taskId": wanted}
+            raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
+        return wanted
+
+    # -- batches
+
+    def _submit_together(self, batch: SubmitBatch) -> m.BatchAdmitted:
+        """Admit a batch whole. Raises a RequestError."""
+        self._journal.check_open()
+        known = self._known_batch(batch)
+        if known is not None:
+            return known
+        state = self._journal.state
+        batch_id = "bat_" + self._new_id().removeprefix("tsk_")
+        full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
+        if full is not None:
+            size = len(batch.tasks)
+            self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
+            details = {"queued": state.backlog.total, "maxQueue": state.control.limits.queued}
+            raise QueueFull(full, details={"batchId": batch_id, "size": size, **details})
+        ids: dict[str, None] = {}
+        for command in batch.tasks:
+            ids[self._fresh_id(command, ids)] = None
+        tasks, prospects = decide.decide_batch(
+            batch,
+            batch_id,
+            list(ids),
+            waiting=state.backlog.total,
+            find=self._archive.task,
+            waits_of=state.dependencies.waits_of,
+        )
+        submitted = decide.submitted_batch(batch, batch_id, list(ids))
+        at = self._journal.record(submitted, *tasks, by=batch.by).at
+        for task_id, each in zip(ids, prospects, strict=True):
+            self._doom(task_id, each)
+        answers = [m.Admitted(t.task, t.position, at, first_state(t, at).value) for t in tasks]
+        return m.BatchAdmitted(batch_id, tuple(answers), at)
+
+    def _fresh_id(self, command: SubmitTask, taken: dict[str, None]) -> str:
+        task_id = self._id_for(command)
+        while task_id in taken:
+            if command.wanted_id is not None:
+                msg = f"two tasks of this batch want the id '{task_id}'"
+                raise Conflict(msg, code="id_taken", details={"taskId": task_id})
+            task_id = self._new_id()
+        return task_id
+
+    def _known_batch(self, batch: SubmitBatch) -> m.BatchAdmitted | None:
+        """Give the batch that a key stands for already. Raises Unprocessable."""
+        if batch.idempotency is None:
+            return None
+        name = keys.idempotency(batch.by, batch.idempotency)
+        held = self._journal.state.keys.find(name, self._journal.now())
+        if held is None:
+            return None
+        decide.check_same(batch.idempotency, batch.digest, held.digest)
+        found = self._archive.batch(held.subject)
+        if found is None:
+            raise Unprocessable("this idempotency key was used for a single task")
+        answers = [self._stands_for(task_id, "idempotent") for task_id in found.tasks]
+        return m.BatchAdmitted(found.id, tuple(answers), found.created_at, "idempotent")
+
+    def _finish(self, batch_id: str) -> None:
+        """Record that all of a batch has ended, once."""
+        batch = self._journal.state.batches.get(batch_id)
+        if batch is not None and not batch.finished_at and not batch.left:
+            fates = batch.fates
+            self._journal.record(
+                e.BatchFinished(batch_id, fates["succeeded"], fates["failed"], fates["cancelled"])
+            )
+
+    def _cancel_batch(self, message: m.CancelBatch) -> int:
+        """Cancel what has not ended of a batch. Raises NotFound or Conflict."""
+        state = self._journal.state
+        batch = self._archive.batch(message.batch)
+        if batch is None:
+            raise NotFound("batch not found", details={"batchId": message.batch})
+        found = [task for each in batch.tasks if (task := state.tasks.get(each)) is not None]
+        live = [task for task in found if task.state not in TERMINAL]
+        if not live:
+            raise Conflict("the batch is already finished", details={"batchId": batch.id})
+        reason = message.reason or f"batch {batch.id} was cancelled"
+        for task in live:
+            if task.state not in TERMINAL:
+                event = decide_cancel(task, reason, "batch_cancelled")
+                self._journal.record(event, by=message.by)
+        return len(live)
+
+    # -- limits
+
+    def _change_limits(self, message: m.ChangeLimits) -> None:
         before = limits_to(self._journal.state.control.limits)
         after = limits_to(message.limits)
         changed = sorted(SETTINGS[name] for name in after if after[name] != before[name])
         if changed:
-            event = ConfigChanged(after, changed, message.source)
+            event = e.ConfigChanged(after, changed, message.source)
             self._journal.record(event, by=message.by)
         self._journal.answer(message.reply, changed)

@@ -1,8 +1,8 @@
 """One agent's queue: its order, its pause, the ends that come to its tasks while they wait.
 
-In: news that a task waits or left, cancels, deadlines, pause and resume. Out: `task_cancelled`,
-`task_expired`, `agent_paused`, `agent_resumed`; it tells the dispatcher when a lane's head
-changes. The order itself is in the backlog projection, so there is nothing here to lose.
+In: news that a task waits or left, cancels, deadlines, moments that have come, revivals, pause and
+resume. Out: `task_cancelled`, `task_expired`, `task_released`, `task_revived`, `agent_paused`,
+`agent_resumed`; it tells the dispatcher when a lane's head changes. The order itself is in the backlog projection, so there is nothing here to lose.
 """
 
 from __future__ import annotations
@@ -11,24 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 from rota.actors.messages import (
     CancelTask,
+    EndWait,
     ExpireTask,
     HeadChanged,
     PauseAgent,
+    ReleaseTask,
     ResumeAgent,
+    ReviveTask,
     TaskLeft,
     TaskWaits,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.attempts import decide_cancel, decide_expiry
+from rota.domain.admission import why_full
+from rota.domain.attempts import (
+    decide_cancel,
+    decide_expiry,
+    decide_queue_timeout,
+    decide_release,
+    decide_revival,
+)
 from rota.domain.commands import PULL
 from rota.domain.events import AgentPaused, AgentResumed
-from rota.errors import NotFound, RequestError
+from rota.errors import NotFound, QueueFull, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykka import ActorRef
 
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
+    from rota.domain.events import Event
+    from rota.domain.task import Task
 
 
 class QueueActor(CooperativeActor):
@@ -54,28 +68,46 @@ class QueueActor(CooperativeActor):
         elif kind is TaskLeft:
             self._dispatcher.tell(HeadChanged(self._agent, message.lane))
         elif kind is ExpireTask:
-            self._expire(message.task)
+            self._record_if(decide_expiry(self._find(message.task), self._journal.now()))
+        elif kind is ReleaseTask:
+            self._record_if(decide_release(self._find(message.task), self._journal.now()))
+        elif kind is EndWait:
+            task, now = self._find(message.task), self._journal.now()
+            self._record_if(decide_queue_timeout(task, message.entry, now))
         elif kind is CancelTask:
-            self._cancel(message)
+            self._decide(message, lambda task: decide_cancel(task, message.reason))
+        elif kind is ReviveTask:
+            self._decide(message, self._revival)
         elif kind is PauseAgent:
             self._pause(message)
         elif kind is ResumeAgent:
             self._resume(message)
 
-    def _cancel(self, message: CancelTask) -> None:
-        task = self._journal.state.tasks.get(message.task)
+    def _decide(self, message: CancelTask | ReviveTask, decide: Callable[[Task], Event]) -> None:
+        """Record what somebody asked for, or refuse it."""
+        task = self._find(message.task)
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})
-            event = decide_cancel(task, message.reason)
+            event = decide(task)
         except RequestError as error:
             self._journal.refuse(message.reply, error)
             return
         self._journal.record(event, by=message.by)
         self._journal.answer(message.reply, task.id)
 
-    def _expire(self, task_id: str) -> None:
-        event = decide_expiry(self._journal.state.tasks.get(task_id), self._journal.now())
+    def _revival(self, task: Task) -> Event:
+        event = decide_revival(task)
+        state = self._journal.state
+        full = why_full(state.backlog, state.control.limits, (task.agent,))
+        if full is not None:
+            raise QueueFull(full, details={"taskId": task.id})
+        return event
+
+    def _find(self, task_id: str) -> Task | None:
+        return self._journal.state.tasks.get(task_id)
+
+    def _record_if(self, event: Event | None) -> None:
         if event is not None:
             self._journal.record(event)
 

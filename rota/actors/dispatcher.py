@@ -1,8 +1,9 @@
 """The dispatcher: gives slots away.
 
-In: news of heads, freed slots, pauses, limits. Out: `task_assigned`. Keeps that no cap is ever
-exceeded: it asks `Turns` for one task at a time and records each assignment, which the slots
-count, before it asks for the next.
+In: news of heads, freed slots, pauses, limits. Out: `task_assigned`, `attempt_interrupted` (of who
+makes room for a task that may pre-empt), `type_paused`, `scheduler_paused` and their likes. Keeps
+that no cap is ever exceeded: it asks `Turns` for one task at a time and records each assignment,
+which the slots count, before it asks for the next.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from rota.actors.messages import (
     AgentReleased,
     Drain,
     HeadChanged,
+    PauseScheduler,
+    PauseType,
     SlotFreed,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.attempts import decide_assignment
+from rota.domain import events as e
+from rota.domain.attempts import decide_assignment, decide_preemption
+from rota.domain.commands import PULL
 from rota.domain.dispatch import Turns
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
+    from rota.domain.task import Lane
 
 
 class DispatcherActor(CooperativeActor):
@@ -36,7 +42,14 @@ class DispatcherActor(CooperativeActor):
 
     def _derive(self) -> Turns:
         state = self._journal.state
-        return Turns(state.backlog.orders, state.slots, state.control.paused, state.control.limits)
+        control = state.control
+        return Turns(
+            state.backlog.orders,
+            state.slots,
+            control.paused,
+            control.limits,
+            control.paused_types,
+        )
 
     def reset(self) -> None:
         """Derive the turns again."""
@@ -53,12 +66,54 @@ class DispatcherActor(CooperativeActor):
             self._turns.resumed(message.agent)
         elif kind is Drain:
             self._draining = True
+        elif kind is PauseType:
+            self._pause_type(message)
+        elif kind is PauseScheduler:
+            self._pause_scheduler(message)
         self._dispatch()
+        if kind is HeadChanged:
+            self._preempt(message.agent, message.lane)
 
     def _dispatch(self) -> None:
         if self._turns.limits is not self._journal.state.control.limits:
             self.reset()
         turns = self._turns
-        while not self._draining and (task := turns.next()) is not None:
+        while self._may_dispatch() and (task := turns.next()) is not None:
             self._journal.record(decide_assignment(task), cause=task.created_seq)
             turns.taken(task)
+
+    def _may_dispatch(self) -> bool:
+        return not self._draining and self._journal.state.control.stopped is None
+
+    def _preempt(self, agent: str, lane: Lane) -> None:
+        """Let the first of a lane take a less urgent task's place, if it may and must."""
+        state = self._journal.state
+        while self._may_dispatch():
+            order = state.backlog.orders.get(agent)
+            task = order.head(lane) if order is not None else None
+            if task is None or task.plan is None or not task.plan.preempt or lane[0] == PULL:
+                return
+            held_by = self._turns.one_short(task)
+            if held_by is None:
+                return
+            swap = decide_preemption(task, held_by, state.slots.held_by(agent))
+            if swap is None:
+                return
+            victim = state.tasks.by_id[swap[0].task]
+            self._journal.record(*swap, cause=task.created_seq)
+            self._turns.freed(agent, victim.lane)
+            self._turns.taken(task)
+
+    def _pause_type(self, message: PauseType) -> None:
+        name = message.type
+        if message.paused != (name in self._journal.state.control.paused_types):
+            event = e.TypePaused(name, message.reason) if message.paused else e.TypeResumed(name)
+            self._journal.record(event, by=message.by)
+            self.reset()
+        self._journal.answer(message.reply, name)
+
+    def _pause_scheduler(self, message: PauseScheduler) -> None:
+        if message.paused != (self._journal.state.control.stopped is not None):
+            event = e.SchedulerPaused(message.reason) if message.paused else e.SchedulerResumed()
+            self._journal.record(event, by=message.by)
+        self._journal.answer(message.reply, message.paused)

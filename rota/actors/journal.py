@@ -83,7 +83,7 @@ class Journal:
             self._fold(record)
             self._seq = seq
             self.digest = digest = chain.extend(self.digest, body)
-            unsent.append(Stored(seq, digest, body, codec.task_of(event)))
+            unsent.append(Stored(seq, digest, body, codec.subject_of(event)))
             effect = self.on_durable.get(type(event))
             if effect is not None:
                 self._effects.append((seq, effect, record))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from rota.domain.commands import Limits, Outcome, SubmitTask
+    from rota.domain.commands import Limits, Outcome, SubmitBatch, SubmitTask
     from rota.domain.delivery import DeliveryReport
     from rota.domain.task import Lane
     from rota.errors import RotaError
+    from rota.executors.port import Note
 
 
 class Reply(Protocol):
@@ -31,18 +32,36 @@ class Reply(Protocol):
 
 
 class SubmitTasks(NamedTuple):
-    """Admit these tasks, each on its own; the reply is a list of `Admitted | Refused`."""
+    """Admit these tasks, each on its own; the reply is a list, an answer for each."""
 
     commands: tuple[SubmitTask, ...]
     reply: Reply
 
 
+class SubmitTogether(NamedTuple):
+    """Admit a batch, all of it or none; the reply is a `BatchAdmitted`."""
+
+    command: SubmitBatch
+    reply: Reply
+
+
 class Admitted(NamedTuple):
-    """One task was taken."""
+    """One task was taken; or `known` says why another stands for it: idempotent, deduplicated."""
 
     task: str
     position: int
     created_at: int
+    state: str = "ready"
+    known: str = ""
+
+
+class BatchAdmitted(NamedTuple):
+    """A batch was taken; or is `known` already."""
+
+    batch: str
+    tasks: tuple[Admitted, ...]
+    created_at: int
+    known: str = ""
 
 
 class Refused(NamedTuple):
@@ -53,6 +72,21 @@ class Refused(NamedTuple):
     code: str
     error: str
     details: dict[str, Any]
+
+
+class FinishBatch(NamedTuple):
+    """The last task of a batch has ended."""
+
+    batch: str
+
+
+class CancelBatch(NamedTuple):
+    """Cancel what has not ended of a batch; the reply is how many tasks were cancelled."""
+
+    batch: str
+    reason: str
+    by: str
+    reply: Reply
 
 
 class ChangeLimits(NamedTuple):
@@ -95,6 +129,27 @@ class ExpireTask(NamedTuple):
     task: str
 
 
+class ReleaseTask(NamedTuple):
+    """The moment has come that the task was scheduled for."""
+
+    task: str
+
+
+class EndWait(NamedTuple):
+    """The task's queue timeout has come, if it still waits under this `entry`."""
+
+    task: str
+    entry: int
+
+
+class ReviveTask(NamedTuple):
+    """Give a failed task of this agent a new life; the reply is its id."""
+
+    task: str
+    by: str
+    reply: Reply
+
+
 class PauseAgent(NamedTuple):
     """Dispatch nothing of this agent."""
 
@@ -131,6 +186,25 @@ class AgentReleased(NamedTuple):
     """The agent was resumed."""
 
     agent: str
+
+
+class PauseType(NamedTuple):
+    """Dispatch nothing of this type; or, with `paused` false, again."""
+
+    type: str
+    paused: bool
+    reason: str
+    by: str
+    reply: Reply
+
+
+class PauseScheduler(NamedTuple):
+    """Dispatch nothing at all; or, with `paused` false, again."""
+
+    paused: bool
+    reason: str
+    by: str
+    reply: Reply
 
 
 class LookAgain(NamedTuple):
@@ -175,6 +249,32 @@ class TimeOutAttempt(NamedTuple):
     token: int
 
 
+class AttemptNoted(NamedTuple):
+    """An executor has something to say of a running attempt."""
+
+    task: str
+    token: int
+    note: Note
+
+
+class NoteTask(NamedTuple):
+    """Somebody outside adds log lines, or a report of progress, to a task."""
+
+    task: str
+    lines: tuple[str, ...]
+    level: str
+    progress: Any
+    by: str
+    reply: Reply
+
+
+# -- to the DependencyActor
+
+
+class SettleDependents(NamedTuple):
+    """Some tasks' dependencies are met, or can never be."""
+
+
 # -- to the WebhookActor
 
 
@@ -198,4 +298,4 @@ class Arm(NamedTuple):
     """Send `message` on at `at`."""
 
     at: int
-    message: ExpireTask | TimeOutAttempt | DeliverCallback
+    message: ExpireTask | EndWait | ReleaseTask | TimeOutAttempt | DeliverCallback

@@ -10,15 +10,20 @@ import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rota.domain.task import Task, born, evolve
+from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
+from rota.domain.fold import born, evolve
 from rota.eventlog.codec import decode
 from rota.eventlog.replay import replay
+from rota.projections.batches import Batch
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rota.domain.task import Task
     from rota.eventlog.port import EventLog
+
+BIRTHS = (TaskSubmitted, TaskRejected)
 
 
 def rebuild(
@@ -76,7 +81,27 @@ def task_from_log(log: EventLog, task_id: str) -> Task | None:
     for item in log.read_task(task_id):
         record = decode(item.body)
         if task is None:
+            if not isinstance(record.event, BIRTHS):
+                return None  # a batch's id
             task = born(record)
         else:
             evolve(task, record)
     return task
+
+
+def batch_from_log(log: EventLog, batch_id: str) -> Batch | None:
+    """Rebuild a finished batch from its own records, for those that have left memory."""
+    batch: Batch | None = None
+    for item in log.read_task(batch_id):
+        record = decode(item.body)
+        event = record.event
+        if isinstance(event, BatchSubmitted):
+            batch = Batch(record)
+        elif isinstance(event, BatchFinished) and batch is not None:
+            batch.finished_at = record.at
+            batch.fates = {
+                "succeeded": event.succeeded,
+                "failed": event.failed,
+                "cancelled": event.cancelled,
+            }
+    return batch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.actors import messages as m
 from rota.domain import events as e
-from rota.domain.task import IN_FLIGHT, TERMINAL, WAITING
+from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL, WAITING
 
 if TYPE_CHECKING:
     from pykka import ActorRef
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Cast(Protocol):
     """The actors of a shard."""
 
+    admission: ActorRef[Any]
+    dependencies: ActorRef[Any]
     dispatcher: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
@@ -42,17 +44,23 @@ class Routes:
         """Route between these actors."""
         self._tasks = state.tasks
         self._deliveries = state.deliveries
+        self._batches = state.batches
+        self._due = state.dependencies.due
         self._cast = cast
 
     def install(self, journal: Journal) -> None:
         """Have the journal follow the table."""
         journal.on_record |= {
-            e.TaskSubmitted: self._waits,
+            e.TaskSubmitted: self._submitted,
+            e.TaskReleased: self._released,
+            e.TaskDelayed: self._scheduled,
+            e.TaskRevived: self._revived,
             e.AttemptInterrupted: self._interrupted,
+            e.AttemptFailed: self._attempt_failed,
             e.TaskAssigned: self._assigned,
-            e.TaskSucceeded: self._slot_freed,
+            e.TaskSucceeded: self._succeeded,
             e.TaskFailed: self._failed,
-            e.TaskExpired: self._left,
+            e.TaskExpired: self._expired,
             e.TaskCancelled: self._cancelled,
             e.AgentResumed: self._agent_released,
             e.ConfigChanged: self._limits_changed,
@@ -60,6 +68,9 @@ class Routes:
         }
         journal.on_durable |= {
             e.TaskAssigned: self._start,
+            e.AttemptInterrupted: self._aborted,
+            e.AttemptFailed: self._aborted,
+            e.BatchFinished: self._batch_finished,
             e.TaskSucceeded: self._ended,
             e.TaskFailed: self._ended,
             e.TaskExpired: self._ended,
@@ -68,18 +79,49 @@ class Routes:
 
     # -- as soon as it is recorded
 
-    def _waits(self, record: Record) -> None:
+    def _submitted(self, record: Record) -> None:
         event: e.TaskSubmitted = record.event  # type: ignore[assignment]
-        lane = (event.executor, event.action)
-        self._cast.queue(event.agent).tell(m.TaskWaits(lane, event.task))
+        task = self._tasks.by_id[event.task]
+        if task.state is READY:
+            self._waits(task)
+        elif task.state is SCHEDULED:
+            self._cast.timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
         if event.deadline is not None:
             self._cast.timer.tell(m.Arm(event.deadline, m.ExpireTask(event.task)))
+
+    def _waits(self, task: Task) -> None:
+        """Tell of a task that entered its queue."""
+        self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
+        if task.plan is not None and task.plan.queue_timeout_ms is not None:
+            due = task.ready_at + task.plan.queue_timeout_ms * 1000
+            self._cast.timer.tell(m.Arm(due, m.EndWait(task.id, task.entry)))
+
+    def _released(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._waits(task)
+
+    def _scheduled(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
+
+    def _revived(self, record: Record) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._waits(task)
+            if task.deadline is not None:
+                self._cast.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
 
     def _interrupted(self, record: Record) -> None:
         task = self._of(record)
         if task is not None:
             self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
-            self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
+            self._waits(task)
+
+    def _attempt_failed(self, record: Record) -> None:
+        self._slot_freed(record)
+        self._scheduled(record)
 
     def _assigned(self, record: Record) -> None:
         task = self._of(record)
@@ -92,9 +134,29 @@ class Routes:
         if task is not None:
             self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
 
+    def _succeeded(self, record: Record) -> None:
+        self._slot_freed(record)
+        self._over(record)
+
     def _failed(self, record: Record) -> None:
         self._slot_freed(record)
         self._left(record)
+        self._over(record)
+
+    def _expired(self, record: Record) -> None:
+        self._left(record)
+        self._over(record)
+
+    def _over(self, record: Record) -> None:
+        """Tell whoever waited for the end of a task: its dependents, its batch."""
+        if self._due:
+            self._cast.dependencies.tell(m.SettleDependents())
+        task = self._of(record)
+        plan = task.plan if task is not None else None
+        if plan is not None and plan.batch is not None:
+            batch = self._batches.get(plan.batch)
+            if batch is not None and not batch.left:
+                self._cast.admission.tell(m.FinishBatch(batch.id))
 
     def _left(self, record: Record) -> None:
         task = self._of(record)
@@ -107,6 +169,7 @@ class Routes:
             self._left(record)
         else:
             self._slot_freed(record)
+        self._over(record)
 
     def _agent_released(self, record: Record) -> None:
         self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))  # type: ignore[union-attr]
@@ -124,6 +187,16 @@ class Routes:
     def _start(self, record: Record) -> None:
         event: e.TaskAssigned = record.event  # type: ignore[assignment]
         self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
+
+    def _aborted(self, record: Record) -> None:
+        event: Any = record.event
+        reason = getattr(event, "error", "") or event.reason
+        self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
+
+    def _batch_finished(self, record: Record) -> None:
+        event: e.BatchFinished = record.event  # type: ignore[assignment]
+        if event.batch in self._deliveries.pending:
+            self._cast.webhook.tell(m.DeliverCallback(event.batch))
 
     def _ended(self, record: Record) -> None:
         event: Any = record.event
@@ -155,7 +228,23 @@ class Routes:
             return False
         if type(message) is m.TimeOutAttempt:
             return task.token == message.token and task.state in IN_FLIGHT
+        if type(message) is m.EndWait:
+            return task.entry == message.entry
+        if type(message) is m.ReleaseTask:
+            return task.state is SCHEDULED
         return task.state not in TERMINAL
+
+    def rearm(self, task: Task) -> None:
+        """Arm what a task has due, after a start."""
+        timer = self._cast.timer
+        if task.deadline is not None and task.state not in TERMINAL:
+            timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+        if task.state is SCHEDULED:
+            timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
+        elif task.state is READY and task.plan is not None:
+            if task.plan.queue_timeout_ms is not None:
+                due = task.ready_at + task.plan.queue_timeout_ms * 1000
+                timer.tell(m.Arm(due, m.EndWait(task.id, task.entry)))
 
     def _of(self, record: Record) -> Task | None:
         return self._tasks.get(record.event.task)  # type: ignore[union-attr]

@@ -8,15 +8,18 @@ flight, arm the timers, dispatch. Nothing here is process-wide; a process may ho
 from __future__ import annotations
 
 import logging
+from random import random
 from typing import TYPE_CHECKING, Any
 
 from rota import __version__, ids
 from rota.actors import messages as m
 from rota.actors.admission import AdmissionActor
 from rota.actors.agent_queue import QueueActor
+from rota.actors.archive import Archive
+from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
-from rota.actors.recovery import rebuild, task_from_log
+from rota.actors.recovery import rebuild
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshotter import Snapshotter
@@ -24,8 +27,8 @@ from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
 from rota.domain.attempts import decide_interruption
-from rota.domain.events import ActorFailed, ServerStarted, ServerStopped
-from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY, TERMINAL
+from rota.domain.events import ActorFailed, SchedulerPaused, ServerStarted, ServerStopped
+from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
 from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from rota.actors.runtime import CooperativeActor
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
-    from rota.domain.task import Task
     from rota.eventlog.port import EventLog, Snapshot
     from rota.executors.port import AttemptRunner
     from rota.projections.state import State
@@ -61,6 +63,7 @@ class Shard:
     """A scheduler over one log."""
 
     dispatcher: ActorRef[Any]
+    dependencies: ActorRef[Any]
     admission: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
@@ -79,6 +82,8 @@ class Shard:
         deliveries_max: int = 16,
         snapshot_every: int = 100_000,
         new_id: Callable[[], str] | None = None,
+        draw: Callable[[], float] = random,
+        start_paused: bool = False,
         on_fatal: Callable[[LogError], None] | None = None,
     ) -> None:
         """Put the parts together; `start` sets them going."""
@@ -94,6 +99,8 @@ class Shard:
         self._deliveries_max = deliveries_max
         self._snapshot_every = snapshot_every
         self._new_id = new_id or self._draw_id
+        self._draw = draw
+        self._start_paused = start_paused
         self._on_fatal = on_fatal
         self._queues: dict[str, ActorRef[Any]] = {}
         self._snapshot: Snapshotter | None = None
@@ -125,22 +132,31 @@ class Shard:
         self.journal.listeners = self.listeners
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
-        routes = Routes(state, self)
+        self.archive = Archive(state, self.log)
+        self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         self.timer = TimerActor.start(
             runtime, self._host.clock, self._host.call_at, routes.due, routes.is_live
         )
         self.dispatcher = DispatcherActor.start(runtime, journal)
-        self.pool = WorkerPool.start(runtime, journal, self._runner)
+        self.dependencies = DependencyActor.start(runtime, journal, self._host.call_soon)
+        self.pool = WorkerPool.start(
+            runtime, journal, self._runner, find_task=self.archive.task, draw=self._draw
+        )
         self.webhook = WebhookActor.start(
             runtime,
             journal,
             self._courier,
             tries_max=self._tries_max,
             parallel_max=self._deliveries_max,
-            find_task=self.find_task,
+            find=self.archive.either,
         )
-        self.admission = AdmissionActor.start(runtime, journal, self._new_id)
+        self.admission = AdmissionActor.start(
+            runtime,
+            journal,
+            new_id=self._new_id,
+            archive=self.archive,
+        )
         routes.install(journal)
         if self.stopping:
             self.drain()
@@ -160,19 +176,18 @@ class Shard:
         for task in tasks:
             if task.state in IN_FLIGHT:
                 self.journal.record(*decide_interruption(task, reason), cause=started.seq)
+        if self._start_paused and not resumed and self.state.control.stopped is None:
+            self.journal.record(SchedulerPaused("started paused"))
         for task in tasks:
-            if task.deadline is not None and task.state not in TERMINAL:
-                self.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+            self._routes.rearm(task)
         for delivery in owed:
             self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task)))
+        for batch_id in self.state.batches.unfinished():
+            self.admission.tell(m.FinishBatch(batch_id))
+        self.dependencies.tell(m.SettleDependents())
         self.dispatcher.tell(m.LookAgain())
 
     # -- what the outside asks ---------------------------------------------------------------
-
-    def find_task(self, task_id: str) -> Task | None:
-        """Give a task from memory, or from the log if it has left memory."""
-        task = self.state.tasks.get(task_id)
-        return task if task is not None else task_from_log(self.log, task_id)
 
     def queue(self, agent: str) -> ActorRef[Any]:
         """Give the agent's queue, starting it if need be and retiring idle ones."""
@@ -252,8 +267,8 @@ class Shard:
 
     def _retire_actors(self, reason: str) -> None:
         """Stop the actors, and tell whoever still waits for one of them."""
-        actors = [self.dispatcher, self.pool, self.webhook, self.timer, self.admission]
-        actors += self._queues.values()
+        actors = [self.dispatcher, self.dependencies, self.pool, self.webhook, self.timer]
+        actors += [self.admission, *self._queues.values()]
         for ref in actors:
             for message in body_of(ref).actor_inbox.queue:
                 reply = getattr(message, "reply", None)

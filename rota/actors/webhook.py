@@ -1,6 +1,6 @@
 """Webhooks: delivers callbacks.
 
-In: deliveries that are due (the task's end is durable), reports of tries. Out:
+In: deliveries that are due (the task's or batch's end is durable), reports of tries. Out:
 `delivery_succeeded`, `delivery_failed`, `delivery_abandoned`. Keeps two tries at most at one host
 at a time and a bound over all hosts; the rest waits its turn here, and nothing is dropped. One
 slow host does not hold up the others.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.task import Task
+    from rota.projections.batches import Batch
 
 logger = logging.getLogger("rota.webhook")
 
@@ -33,8 +34,10 @@ PER_HOST_MAX = 2
 class Courier(Protocol):
     """Makes one try to deliver a callback; answers by calling `done`, later."""
 
-    def deliver(self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]) -> None:
-        """Send the task's callback."""
+    def deliver(
+        self, subject: Task | Batch, delivery_id: str, done: Callable[[DeliveryReport], None]
+    ) -> None:
+        """Send the callback of a task or a batch."""
         ...
 
 
@@ -49,15 +52,15 @@ class WebhookActor(CooperativeActor):
         *,
         tries_max: int,
         parallel_max: int,
-        find_task: Callable[[str], Task | None],
+        find: Callable[[str], Task | Batch | None],
     ) -> None:
-        """Send through `courier`; `find_task` finds tasks that have left memory."""
+        """Send through `courier`; `find` finds also what has left memory."""
         super().__init__(runtime)
         self._journal = journal
         self._courier = courier
         self._tries_max = tries_max
         self._parallel_max = parallel_max
-        self._find_task = find_task
+        self._find = find
         self._draining = False
         self._clear()
 
@@ -86,10 +89,10 @@ class WebhookActor(CooperativeActor):
     def _enqueue(self, task_id: str) -> None:
         if task_id in self._busy or task_id not in self._journal.state.deliveries.pending:
             return
-        task = self._find_task(task_id)
-        if task is None or not task.callback:
+        subject = self._find(task_id)
+        if subject is None or not subject.callback:
             return
-        host = urlsplit(task.callback).hostname or ""
+        host = urlsplit(subject.callback).hostname or ""
         self._busy[task_id] = host
         waiting = self._waiting.get(host)
         if waiting is None:
@@ -128,9 +131,9 @@ class WebhookActor(CooperativeActor):
             self.actor_ref.tell(CallbackReported(task_id, report))
 
         try:
-            task = self._find_task(task_id)
-            assert task is not None, task_id
-            self._courier.deliver(task, delivery.id, done)
+            subject = self._find(task_id)
+            assert subject is not None, task_id
+            self._courier.deliver(subject, delivery.id, done)
         except Exception as error:
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rota.errors import LogCorrupt
 from rota.eventlog.chain import GENESIS
-from rota.eventlog.codec import decode, task_of
+from rota.eventlog.codec import decode, subject_of
 from rota.eventlog.port import Head
 from rota.eventlog.replay import stored
 from rota.projections.state import SNAPSHOT_VERSION, State
@@ -61,7 +61,7 @@ def verify(
             msg = f"record {item.seq} says that it is record {record.seq}"
             raise LogCorrupt(item.seq, msg, hint=RESTORE)
         _fold(state, record)
-        task = task_of(record.event)
+        task = subject_of(record.event)
         if task is not None:
             by_task.setdefault(task, array("Q")).append(item.seq)
         digest = item.digest

@@ -2,17 +2,23 @@
 
 Only waiting tasks count toward the queue caps. A rejection is a fact like any other: it is
 recorded, listed, and tells the client which queue was full. `position` is the place in the queue
-over all agents at the moment of submission.
+over all agents at the moment of submission. A batch is admitted whole or not at all.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from rota.domain import events as e
+from rota.domain.dependencies import Prospects, check_cycles, decide_dependencies, resolve
+from rota.errors import Conflict, Unprocessable
 
 if TYPE_CHECKING:
-    from rota.domain.commands import Limits, SubmitTask
+    from collections.abc import Iterable, Sequence
+
+    from rota.domain.commands import Limits, SubmitBatch, SubmitTask
+    from rota.domain.dependencies import Find, WaitsOf
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
@@ -28,20 +34,56 @@ class WaitingCounts(Protocol):
         ...
 
 
+def why_full(waiting: WaitingCounts, limits: Limits, agents: Iterable[str]) -> str | None:
+    """Say which queue has no room for one more task of each of `agents`, if any."""
+    wanted = Counter(agents)
+    if waiting.total + wanted.total() > limits.queued:
+        return GLOBAL_FULL
+    for agent, count in wanted.items():
+        if waiting.of_agent(agent) + count > limits.queued_per_agent:
+            return AGENT_FULL
+    return None
+
+
 def decide_submission(
-    waiting: WaitingCounts, limits: Limits, command: SubmitTask, task_id: str
+    waiting: WaitingCounts,
+    limits: Limits,
+    command: SubmitTask,
+    task_id: str,
+    *,
+    at: int = 0,
+    depends: dict[str, str] | None = None,
+    prospects: Prospects | None = None,
 ) -> e.TaskSubmitted | e.TaskRejected:
     """Admit the task, or say which queue is full."""
     if waiting.total >= limits.queued:
-        return _rejected(command, task_id, GLOBAL_FULL)
+        return rejected(command, task_id, GLOBAL_FULL)
     if waiting.of_agent(command.agent) >= limits.queued_per_agent:
-        return _rejected(command, task_id, AGENT_FULL)
+        return rejected(command, task_id, AGENT_FULL)
+    return submitted(
+        command, task_id, waiting.total + 1, at=at, depends=depends, prospects=prospects
+    )
+
+
+def submitted(
+    command: SubmitTask,
+    task_id: str,
+    position: int,
+    *,
+    at: int = 0,
+    depends: dict[str, str] | None = None,
+    prospects: Prospects | None = None,
+    batch: str | None = None,
+    parallelism: int | None = None,
+) -> e.TaskSubmitted:
+    """Write down an admitted task."""
+    dedup = command.dedup
     return e.TaskSubmitted(
         task_id,
         command.agent,
         command.action,
         command.executor,
-        waiting.total + 1,
+        position,
         command.priority,
         command.params,
         command.dialect,
@@ -51,10 +93,69 @@ def decide_submission(
         command.deadline,
         command.timeout_ms,
         command.on_interrupt,
+        list(prospects.waits) if prospects is not None and prospects.waits else None,
+        command.key,
+        batch,
+        parallelism,
+        depends,
+        command.retry,
+        command.queue_timeout_ms,
+        command.not_before,
+        command.preempt or None,
+        command.idempotency,
+        command.digest if command.idempotency is not None else None,
+        dedup.key if dedup is not None else None,
+        at + dedup.ttl_us if dedup is not None and dedup.ttl_us else None,
     )
 
 
-def _rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
+def decide_batch(
+    batch: SubmitBatch,
+    batch_id: str,
+    ids: Sequence[str],
+    *,
+    waiting: int,
+    find: Find,
+    waits_of: WaitsOf,
+) -> tuple[list[e.TaskSubmitted], list[Prospects]]:
+    """Write down the tasks of a batch for which there is room. Raises InvalidRequest."""
+    refs = [command.ref for command in batch.tasks]
+    depends = [resolve(command.depends, ids, refs) for command in batch.tasks]
+    check_cycles({i: names.values() for i, names in zip(ids, depends, strict=True)}, waits_of)
+    known = frozenset(ids)
+    events, prospects = [], []
+    for at, command in enumerate(batch.tasks):
+        found = decide_dependencies(depends[at], command.on_missing, find, known)
+        prospects.append(found)
+        events.append(
+            submitted(
+                command,
+                ids[at],
+                waiting + at + 1,
+                depends=depends[at] or None,
+                prospects=found,
+                batch=batch_id,
+                parallelism=batch.parallelism,
+            )
+        )
+    return events, prospects
+
+
+def submitted_batch(batch: SubmitBatch, batch_id: str, ids: list[str]) -> e.BatchSubmitted:
+    """Write down an admitted batch."""
+    return e.BatchSubmitted(
+        batch_id,
+        ids,
+        batch.dialect,
+        batch.parallelism,
+        batch.callback,
+        batch.idempotency,
+        batch.digest if batch.idempotency is not None else None,
+    )
+
+
+def rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
+    """Write down a task that found no room."""
     return e.TaskRejected(
         task=task_id,
         agent=command.agent,
@@ -69,3 +170,16 @@ def _rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
         callback=command.callback,
         deadline=command.deadline,
     )
+
+
+def check_same(key: str, digest: str | None, known: str | None) -> None:
+    """Refuse another request under a known idempotency key. Raises Unprocessable."""
+    if digest != known:
+        msg = f"idempotency key '{key}' was used for a different request"
+        raise Unprocessable(msg, code="idempotency_conflict", details={"idempotencyKey": key})
+
+
+def duplicate(key: str, task_id: str) -> Conflict:
+    """Refuse a task whose dedup key is taken."""
+    msg = f"a task with the dedup key '{key}' exists already"
+    return Conflict(msg, code="duplicate", details={"taskId": task_id, "dedupKey": key})

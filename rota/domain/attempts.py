@@ -11,11 +11,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain import events as e
-from rota.domain.task import ASSIGNED, BLAMELESS, IN_FLIGHT, ORDERLY, READY, TERMINAL, WAITING, Task
+from rota.domain.commands import Outcome
+from rota.domain.retry import decide_failure
+from rota.domain.task import (
+    ASSIGNED,
+    BLAMELESS,
+    BLOCKED,
+    FAILED,
+    IN_FLIGHT,
+    ORDERLY,
+    PREEMPTED,
+    READY,
+    SCHEDULED,
+    TERMINAL,
+    WAITING,
+    limits_of,
+)
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
-    from rota.domain.commands import Outcome
+    from collections.abc import Iterable
+
+    from rota.domain.task import Task
 
 INTERRUPTIONS_MAX = 5
 QUEUED_TOO_LONG = "deadline exceeded while queued"
@@ -35,16 +52,19 @@ def decide_start(task: Task | None, token: int) -> e.TaskStarted | None:
     return e.TaskStarted(task.id, task.agent, task.attempt)
 
 
-def decide_result(
-    task: Task, attempt: int, token: int, outcome: Outcome
-) -> e.TaskSucceeded | e.TaskFailed | e.ResultRefused:
-    """Accept the result of a valid attempt; refuse any other."""
+def decide_result(  # noqa: PLR0913 - an attempt's end, and the moment it is judged at
+    task: Task, attempt: int, token: int, outcome: Outcome, now: int, draw: float
+) -> e.TaskSucceeded | e.TaskFailed | e.AttemptFailed | e.ResultRefused:
+    """Accept the result of a valid attempt; refuse any other.
+
+    `draw`, from 0 to 1, is the luck that a retry's jitter is made of.
+    """
     if task.token != token or task.state not in IN_FLIGHT:
         verdict = "succeeded" if outcome.ok else "failed"
         return e.ResultRefused(task.id, task.agent, attempt, verdict)
     if outcome.ok:
         return e.TaskSucceeded(task.id, task.agent, attempt, outcome.result)
-    return e.TaskFailed(task.id, task.agent, attempt, outcome.code, outcome.error, outcome.details)
+    return decide_failure(task, outcome, now, draw)
 
 
 def decide_interruption(
@@ -64,14 +84,14 @@ def decide_interruption(
     return (interrupted,)
 
 
-def decide_cancel(task: Task, reason: str) -> e.TaskCancelled:
+def decide_cancel(task: Task, reason: str, code: str | None = None) -> e.TaskCancelled:
     """Cancel a task that has not ended. Raises Conflict."""
     if task.state in TERMINAL:
         raise Conflict(
             f"task is already {task.state.value}",
             details={"taskId": task.id, "state": task.state.value},
         )
-    return e.TaskCancelled(task.id, task.agent, task.state.value, reason)
+    return e.TaskCancelled(task.id, task.agent, task.state.value, reason, code)
 
 
 def decide_expiry(task: Task | None, now: int) -> e.TaskExpired | e.TaskFailed | None:
@@ -85,11 +105,75 @@ def decide_expiry(task: Task | None, now: int) -> e.TaskExpired | e.TaskFailed |
     return None
 
 
-def decide_timeout(task: Task | None, token: int, now: int) -> e.TaskFailed | None:
+def decide_timeout(
+    task: Task | None, token: int, now: int, draw: float
+) -> e.TaskFailed | e.AttemptFailed | None:
     """Fail the attempt that has run past its own timeout; None if it is not the valid one."""
     if task is None or task.timeout_ms is None or task.state not in IN_FLIGHT:
         return None
     if task.token != token or now < task.assigned_at + task.timeout_ms * 1000:
         return None
     error = f"attempt timed out after {task.timeout_ms} ms"
-    return e.TaskFailed(task.id, task.agent, task.attempt, "timeout", error)
+    return decide_failure(task, Outcome(ok=False, code="timeout", error=error), now, draw)
+
+
+def decide_release(task: Task | None, now: int) -> e.TaskReleased | e.TaskDelayed | None:
+    """Make a task ready whose dependencies are met or whose moment has come; None if neither."""
+    if task is None:
+        return None
+    if task.state is BLOCKED and not task.waits:
+        not_before = task.plan.not_before if task.plan is not None else None
+        if not_before is not None and now < not_before:
+            return e.TaskDelayed(task.id, task.agent, not_before)
+        return e.TaskReleased(task.id, task.agent, "dependencies")
+    if task.state is SCHEDULED and now >= task.next_at:
+        after = "backoff" if task.attempt > task.spent_before else "delay"
+        return e.TaskReleased(task.id, task.agent, after)
+    return None
+
+
+def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpired | None:
+    """Fail a task that has been ready for too long since it entered its queue at `entry`."""
+    if task is None or task.plan is None or task.state is not READY or task.entry != entry:
+        return None
+    limit_ms = task.plan.queue_timeout_ms
+    if limit_ms is None or now < task.ready_at + limit_ms * 1000:
+        return None
+    error = f"waited longer than {limit_ms} ms to be dispatched"
+    return e.TaskExpired(task.id, task.agent, "queue_timeout", error)
+
+
+def decide_revival(task: Task) -> e.TaskRevived:
+    """Give a failed task a new life. Raises Conflict."""
+    if task.state is not FAILED:
+        raise Conflict(
+            f"only a failed task can be retried; this one is {task.state.value}",
+            details={"taskId": task.id, "state": task.state.value},
+        )
+    return e.TaskRevived(task.id, task.agent)
+
+
+def decide_preemption(
+    task: Task, held_by: tuple[str, ...], running: Iterable[Task]
+) -> tuple[e.AttemptInterrupted, e.TaskAssigned] | None:
+    """Let a ready task take the place of a less urgent one of its own agent, if that frees a way.
+
+    `held_by` are the limits that hold it back; a victim must free every one of them. The least
+    urgent goes, among equals the one that has run shortest. What must not run twice is no victim.
+    """
+    own = {"inflight", "agent"}
+    needed = {limit for limit in held_by if limit not in own}
+    victims = [
+        other
+        for other in running
+        if other.priority > task.priority
+        and other.on_interrupt != "fail"
+        and needed.issubset(limits_of(other.lane))
+    ]
+    if not victims:
+        return None
+    victim = max(victims, key=lambda other: (other.priority, other.token))
+    return (
+        e.AttemptInterrupted(victim.id, victim.agent, victim.attempt, PREEMPTED, task.id),
+        decide_assignment(task),
+    )

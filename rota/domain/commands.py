@@ -14,7 +14,12 @@ PULL = "pull"
 
 
 class SubmitTask(NamedTuple):
-    """Admit one task."""
+    """Admit one task.
+
+    `depends` are ids, and in a batch also `ref:name` or the index of another item. `wanted_id` is
+    the id that the client chose. `digest` is of the body, to tell a repeat under the same
+    idempotency key from another request.
+    """
 
     agent: str
     action: str
@@ -29,16 +34,56 @@ class SubmitTask(NamedTuple):
     timeout_ms: int | None = None
     on_interrupt: str | None = None
     by: str = ""
+    wanted_id: str | None = None
+    key: str | None = None
+    depends: tuple[str | int, ...] = ()
+    on_missing: str = "wait"
+    retry: dict[str, Any] | None = None
+    queue_timeout_ms: int | None = None
+    not_before: int | None = None
+    preempt: bool = False
+    idempotency: str | None = None
+    digest: str | None = None
+    dedup: Dedup | None = None
+
+
+class Dedup(NamedTuple):
+    """How a task treats another of the same dedup key.
+
+    The other counts while it is active, and for `ttl_us` from its submission.
+    """
+
+    key: str
+    ttl_us: int = 0
+    mode: str = "reject"
+
+
+class SubmitBatch(NamedTuple):
+    """Admit these tasks together, all or none."""
+
+    tasks: tuple[SubmitTask, ...]
+    dialect: str = "native"
+    parallelism: int | None = None
+    callback: str | None = None
+    by: str = ""
+    idempotency: str | None = None
+    digest: str | None = None
 
 
 class Outcome(NamedTuple):
-    """What became of one attempt, as its executor tells it."""
+    """What became of one attempt, as its executor tells it.
+
+    `retryable` is the executor's own word on whether trying again can help; None leaves it to the
+    task's policy. `retry_after_s` is how long it asks to be left alone.
+    """
 
     ok: bool
     result: Any = None
     code: str = ""
     error: str = ""
     details: dict[str, Any] | None = None
+    retry_after_s: float | None = None
+    retryable: bool | None = None
 
 
 SETTINGS = {
@@ -50,6 +95,8 @@ SETTINGS = {
     "result_ttl_s": "resultTTLSec",
     "strategy": "strategy",
     "types": "types",
+    "per_key": "maxPerKey",
+    "aging_ms": "agingMs",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -65,3 +112,5 @@ class Limits(NamedTuple):
     result_ttl_s: int = 300
     strategy: str = "fair-fifo"
     types: tuple[tuple[str, int], ...] = ()
+    per_key: int = 1
+    aging_ms: int = 0

@@ -18,16 +18,17 @@ from rota.domain.commands import PULL, PUSH_LIMIT, Limits
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rota.domain.ordering import AgentOrder
     from rota.domain.task import Lane, Task
 
 _SLACK = 64
+_GROUPS_KEPT = 10_000
 _Group = tuple[str, ...]
 """The capped limits that hold lanes back; lanes with the same ones are served as one."""
 _Parked = tuple[int, int, int, int, str, _Group]
-"""(in flight, since, priority, age, agent, group): the smallest comes back first."""
+"""(in flight, since, rank, age, agent, group): the smallest comes back first."""
 
 
 class SlotCounts(Protocol):
@@ -64,13 +65,19 @@ class Turns:
         slots: SlotCounts,
         paused: Mapping[str, str],
         limits: Limits,
+        paused_types: Iterable[str] = (),
     ) -> None:
         """Build the order of turns from what waits and what runs."""
         self._orders = orders
         self._slots = slots
         self._paused = paused
         self.limits = limits
-        self._caps = {PUSH_LIMIT: limits.push, **{f"type:{n}": m for n, m in limits.types}}
+        self._caps = {
+            PUSH_LIMIT: limits.push,
+            **{f"type:{name}": cap for name, cap in limits.types},
+            **{f"type:{name}": 0 for name in paused_types},
+        }
+        self._groups: dict[Lane, _Group] = {}
         self._agents: dict[str, _AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
         self._parked: dict[str, list[_Parked]] = {}
@@ -95,7 +102,7 @@ class Turns:
         head = order.head(lane)
         if head is not None:
             lanes = turn.groups.setdefault(group, [])
-            heappush(lanes, (head.priority, head.created_seq, lane))
+            heappush(lanes, (head.rank, head.created_seq, lane))
             if len(lanes) > 2 * len(order.lanes) + _SLACK:
                 lanes[:] = set(lanes)
                 heapify(lanes)
@@ -113,7 +120,7 @@ class Turns:
         if full is not None:
             self._park(agent, turn, group, full)
             return
-        heappush(turn.heads, (head.priority, head.created_seq, group))
+        heappush(turn.heads, (head.rank, head.created_seq, group))
         if len(turn.heads) > 2 * len(turn.groups) + _SLACK:
             turn.heads = list(set(turn.heads))
             heapify(turn.heads)
@@ -171,9 +178,9 @@ class Turns:
         turn = self._agents[agent]
         heads = turn.heads
         while heads:
-            priority, created_seq, group = heads[0]
+            rank, created_seq, group = heads[0]
             head = self._head_of(agent, turn, group) if group not in turn.parked else None
-            if head is not None and (head.priority, head.created_seq) == (priority, created_seq):
+            if head is not None and (head.rank, head.created_seq) == (rank, created_seq):
                 full = self._full_limit(group)
                 if full is None:
                     return head
@@ -186,18 +193,34 @@ class Turns:
         order = self._orders.get(agent)
         lanes = turn.groups.get(group)
         while lanes and order is not None:
-            priority, created_seq, lane = lanes[0]
+            rank, created_seq, lane = lanes[0]
             head = order.head(lane)
-            if head is not None and (head.priority, head.created_seq) == (priority, created_seq):
+            if head is not None and (head.rank, head.created_seq) == (rank, created_seq):
                 return head
             heappop(lanes)
         turn.groups.pop(group, None)
         return None
 
+    def one_short(self, task: Task) -> tuple[str, ...] | None:
+        """Name the limits that hold a ready task back, if one slot less taken would let it run.
+
+        None if nothing holds it, or more than one slot would have to be freed.
+        """
+        limits, slots, agent = self.limits, self._slots, task.agent
+        if agent in self._paused:
+            return None
+        taken = {limit: slots.of_limit(limit) for limit in self._group_of(task.lane)}
+        caps = {limit: self._cap_of(limit) or 0 for limit in taken}
+        taken |= {"inflight": slots.total, "agent": slots.of_agent(agent)}
+        caps |= {"inflight": limits.inflight, "agent": limits.inflight_per_agent}
+        if any(taken[limit] > cap or cap == 0 for limit, cap in caps.items()):
+            return None
+        return tuple(limit for limit, cap in caps.items() if taken[limit] == cap) or None
+
     def _forget(self, agent: str) -> None:
         turn = self._agents.pop(agent, None)
         for limit in turn.parked.values() if turn is not None else ():
-            self._parked_count[limit] -= 1
+            self._count_parked(limit, -1)
 
     def _held(self, agent: str) -> bool:
         return (
@@ -214,10 +237,26 @@ class Turns:
         )
 
     def _group_of(self, lane: Lane) -> _Group:
-        return tuple(limit for limit in limits_of(lane) if limit in self._caps)
+        group = self._groups.get(lane)
+        if group is None:
+            if len(self._groups) >= _GROUPS_KEPT:
+                self._groups.clear()
+            capped = (limit for limit in limits_of(lane) if self._cap_of(limit) is not None)
+            group = self._groups[lane] = tuple(capped)
+        return group
+
+    def _cap_of(self, limit: str) -> int | None:
+        """Give a limit's cap: set for a type, the same for every key, a batch's own."""
+        cap = self._caps.get(limit)
+        if cap is None:
+            if limit.startswith("key:"):
+                return self.limits.per_key
+            if limit.startswith("batch:"):
+                return int(limit.split(":", 2)[1])
+        return cap
 
     def _has_room(self, limit: str) -> bool:
-        return self._slots.of_limit(limit) < self._caps[limit]
+        return self._slots.of_limit(limit) < (self._cap_of(limit) or 0)
 
     def _full_limit(self, group: _Group) -> str | None:
         for limit in group:
@@ -227,11 +266,18 @@ class Turns:
 
     def _park(self, agent: str, turn: _AgentTurn, group: _Group, limit: str) -> None:
         turn.parked[group] = limit
-        self._parked_count[limit] = self._parked_count.get(limit, 0) + 1
+        self._count_parked(limit, 1)
         self._push_parked(limit, agent, turn, group)
 
     def _leave_park(self, turn: _AgentTurn, group: _Group) -> None:
-        self._parked_count[turn.parked.pop(group)] -= 1
+        self._count_parked(turn.parked.pop(group), -1)
+
+    def _count_parked(self, limit: str, change: int) -> None:
+        count = self._parked_count.get(limit, 0) + change
+        if count:
+            self._parked_count[limit] = count
+        else:
+            del self._parked_count[limit]
 
     def _push_parked(self, limit: str, agent: str, turn: _AgentTurn, group: _Group) -> None:
         entry = self._parked_entry(agent, turn, group)
@@ -241,7 +287,7 @@ class Turns:
         heappush(heap, entry)
         if self._has_room(limit):
             self._loosened.add(limit)
-        if len(heap) > 2 * self._parked_count[limit] + _SLACK:
+        if len(heap) > 2 * self._parked_count.get(limit, 0) + _SLACK:
             where = {(item[4], item[5]) for item in heap if self._is_parked(limit, item)}
             fresh = (self._parked_entry(a, self._agents[a], other) for a, other in where)
             heap[:] = [item for item in fresh if item is not None]
@@ -253,7 +299,7 @@ class Turns:
         if head is None:
             return None
         inflight, since = self._slots.of_agent(agent), self._orders[agent].since
-        return (inflight, since, head.priority, head.created_seq, agent, group)
+        return (inflight, since, head.rank, head.created_seq, agent, group)
 
     def _is_parked(self, limit: str, item: _Parked) -> bool:
         turn = self._agents.get(item[4])

@@ -58,8 +58,66 @@ class AgentResumed(NamedTuple):
     agent: str
 
 
+class TypePaused(NamedTuple):
+    """No task of this type is dispatched until it is resumed."""
+
+    type: str
+    reason: str = ""
+
+
+class TypeResumed(NamedTuple):
+    """Tasks of this type may be dispatched again."""
+
+    type: str
+
+
+class SchedulerPaused(NamedTuple):
+    """Nothing at all is dispatched until the scheduler is resumed."""
+
+    reason: str = ""
+
+
+class SchedulerResumed(NamedTuple):
+    """Tasks may be dispatched again."""
+
+
+class BatchSubmitted(NamedTuple):
+    """A batch was admitted whole; its tasks' own records follow this one."""
+
+    batch: str
+    tasks: list[str]
+    dialect: str = "native"
+    parallelism: int | None = None
+    callback: str | None = None
+    idempotency: str | None = None
+    digest: str | None = None
+
+
+class BatchRejected(NamedTuple):
+    """Admission refused a batch whole; none of its tasks exists."""
+
+    batch: str
+    size: int
+    code: str
+    error: str
+
+
+class BatchFinished(NamedTuple):
+    """Every task of the batch has ended; so many in each way."""
+
+    batch: str
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
 class TaskSubmitted(NamedTuple):
-    """A task was admitted to its agent's queue."""
+    """A task was admitted.
+
+    The fields from `key` on are its `Plan` (rota.domain.task). `waits` are the dependencies that
+    had not succeeded yet: with any the task is blocked, with a `not_before` ahead it is scheduled,
+    else it is ready.
+    """
 
     task: str
     agent: str
@@ -75,6 +133,19 @@ class TaskSubmitted(NamedTuple):
     deadline: int | None = None
     timeout_ms: int | None = None
     on_interrupt: str | None = None
+    waits: list[str] | None = None
+    key: str | None = None
+    batch: str | None = None
+    parallelism: int | None = None
+    depends: dict[str, str] | None = None
+    retry: dict[str, Any] | None = None
+    queue_timeout_ms: int | None = None
+    not_before: int | None = None
+    preempt: bool | None = None
+    idempotency: str | None = None
+    digest: str | None = None
+    dedup: str | None = None
+    dedup_until: int | None = None
 
 
 class TaskRejected(NamedTuple):
@@ -92,6 +163,29 @@ class TaskRejected(NamedTuple):
     ref: str | None = None
     callback: str | None = None
     deadline: int | None = None
+
+
+class TaskReleased(NamedTuple):
+    """What the task waited for has come (`after`: dependencies, delay, backoff): it is ready."""
+
+    task: str
+    agent: str
+    after: str
+
+
+class TaskDelayed(NamedTuple):
+    """The task's dependencies are met, but it must not start before `until`."""
+
+    task: str
+    agent: str
+    until: int
+
+
+class TaskRevived(NamedTuple):
+    """Somebody gave a failed task a new life: it is ready, and its attempts count anew."""
+
+    task: str
+    agent: str
 
 
 class TaskAssigned(NamedTuple):
@@ -130,6 +224,37 @@ class TaskFailed(NamedTuple):
     details: dict[str, Any] | None = None
 
 
+class AttemptFailed(NamedTuple):
+    """The attempt failed, and the task will be tried again at `next_at`."""
+
+    task: str
+    agent: str
+    attempt: int
+    code: str
+    error: str
+    next_at: int
+    details: dict[str, Any] | None = None
+
+
+class TaskLogged(NamedTuple):
+    """Lines were added to the task's log."""
+
+    task: str
+    agent: str
+    lines: list[str]
+    level: str = "info"
+    attempt: int = 0
+
+
+class TaskProgressed(NamedTuple):
+    """The task, or whoever works on it, said how far it has come."""
+
+    task: str
+    agent: str
+    progress: Any
+    attempt: int = 0
+
+
 class TaskExpired(NamedTuple):
     """The task failed because a clock ran out while it waited; `clock` says which."""
 
@@ -140,21 +265,26 @@ class TaskExpired(NamedTuple):
 
 
 class TaskCancelled(NamedTuple):
-    """Somebody cancelled the task; `was` is the state it was in."""
+    """The task was cancelled; `was` is the state it was in, `code` says what for if not on demand."""
 
     task: str
     agent: str
     was: str
     reason: str = ""
+    code: str | None = None
 
 
 class AttemptInterrupted(NamedTuple):
-    """The server went away under the attempt; the task waits again and no attempt is spent."""
+    """The attempt was cut off by no fault of its own; the task waits again, no attempt is spent.
+
+    The server went away under it, or it made room `for_task`.
+    """
 
     task: str
     agent: str
     attempt: int
     reason: str
+    for_task: str | None = None
 
 
 class ResultRefused(NamedTuple):
@@ -206,12 +336,25 @@ Event = (
     | ActorFailed
     | AgentPaused
     | AgentResumed
+    | TypePaused
+    | TypeResumed
+    | SchedulerPaused
+    | SchedulerResumed
+    | BatchSubmitted
+    | BatchRejected
+    | BatchFinished
     | TaskSubmitted
     | TaskRejected
+    | TaskReleased
+    | TaskDelayed
+    | TaskRevived
     | TaskAssigned
     | TaskStarted
     | TaskSucceeded
     | TaskFailed
+    | AttemptFailed
+    | TaskLogged
+    | TaskProgressed
     | TaskExpired
     | TaskCancelled
     | AttemptInterrupted

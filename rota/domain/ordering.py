@@ -1,7 +1,7 @@
 """An agent's order, as plain data structures.
 
-A lane is a heap of waiting tasks by (priority, age); an agent has one lane for each (executor,
-action), so that a lane held back by a limit is set aside whole instead of being scanned past.
+A lane is a heap of ready tasks by (rank, age); an agent has one lane for each (executor, action,
+key, batch), so that a lane held back by a limit is set aside whole instead of being scanned past.
 Leaving is lazy: a task that is no longer waiting under the entry it was queued with is dropped
 when it comes to the top, and a lane that is mostly dead entries is rebuilt. All costs O(log n).
 """
@@ -31,7 +31,7 @@ class LaneOrder:
 
     def push(self, task: Task) -> None:
         """Add a task under its current `entry`."""
-        heappush(self._heap, (task.priority, task.created_seq, task.entry, task))
+        heappush(self._heap, (task.rank, task.created_seq, task.entry, task))
         self.live += 1
 
     def left(self) -> None:

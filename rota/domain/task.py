@@ -1,22 +1,16 @@
-"""The task: its states, the table of legal moves, and the fold.
+"""The task: its states, the table of legal moves, what it is made of.
 
-`evolve` is total and deterministic: it accepts every event that was ever written and never looks
-at a clock. It changes the task in place, because a million of them are folded at every start;
-nobody but a projection may call it. Deciding (which may refuse) is left to admission, dispatch
-and attempts. docs/state_machine.md draws `MOVES`.
+A task changes only by folding events into it (rota.domain.fold). Deciding (which may refuse) is
+left to admission, dispatch and attempts. docs/state_machine.md draws `MOVES`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from rota.domain import events as e
 from rota.domain.commands import PULL, PUSH_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class TaskState(StrEnum):
@@ -44,8 +38,17 @@ IN_FLIGHT = frozenset({ASSIGNED, RUNNING})
 
 MOVES: dict[TaskState | None, dict[str, TaskState]] = {
     None: {"task_submitted": READY, "task_rejected": REJECTED},
-    BLOCKED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
-    SCHEDULED: {"task_cancelled": CANCELLED, "task_expired": FAILED},
+    BLOCKED: {
+        "task_released": READY,
+        "task_delayed": SCHEDULED,
+        "task_cancelled": CANCELLED,
+        "task_expired": FAILED,
+    },
+    SCHEDULED: {
+        "task_released": READY,
+        "task_cancelled": CANCELLED,
+        "task_expired": FAILED,
+    },
     READY: {
         "task_assigned": ASSIGNED,
         "task_cancelled": CANCELLED,
@@ -56,37 +59,76 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
         "task_started": RUNNING,
         "task_succeeded": SUCCEEDED,
         "task_failed": FAILED,
+        "attempt_failed": SCHEDULED,
         "task_cancelled": CANCELLED,
         "attempt_interrupted": READY,
     },
     RUNNING: {
         "task_succeeded": SUCCEEDED,
         "task_failed": FAILED,
+        "attempt_failed": SCHEDULED,
         "task_cancelled": CANCELLED,
         "attempt_interrupted": READY,
     },
     SUCCEEDED: {},
-    FAILED: {},
+    FAILED: {"task_revived": READY},
     CANCELLED: {},
     REJECTED: {},
 }
-"""The legal moves: from a state, by an event, to a state."""
+"""The legal moves: from a state, by an event, to a state.
+
+A submitted task is ready, or blocked by its dependencies, or scheduled for later (`first_state`).
+"""
 
 ORDERLY = "shutdown"
 LOG_FAILED = "log failed"
-BLAMELESS = frozenset({ORDERLY, LOG_FAILED})
+PREEMPTED = "preempted"
+BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str]
-"""Tasks of one agent that are held back by the same limits: (executor, action)."""
+Lane = tuple[str, str, str, str]
+"""Tasks of one agent that are held back by the same limits: (executor, action, key, batch)."""
+
+
+class Plan(NamedTuple):
+    """What a task asks for beyond the plain: the last fields of its `TaskSubmitted`.
+
+    `depends` maps the names the task knows its parents under to their ids; `retry` is a
+    `RetryPolicy` written out; the keys are as the client gave them.
+    """
+
+    key: str | None = None
+    batch: str | None = None
+    parallelism: int | None = None
+    depends: dict[str, str] | None = None
+    retry: dict[str, Any] | None = None
+    queue_timeout_ms: int | None = None
+    not_before: int | None = None
+    preempt: bool | None = None
+    idempotency: str | None = None
+    digest: str | None = None
+    dedup: str | None = None
+    dedup_until: int | None = None
+
+
+NO_PLAN = Plan()
+
+
+class Notes(NamedTuple):
+    """How many log lines and reports of progress a task has, and the last report."""
+
+    lines: int = 0
+    reports: int = 0
+    progress: Any = None
 
 
 class Task:
     """One task as the log tells it.
 
-    `entry` is the backlog's mark (the seq of its entry in the queue, 0 when it does not wait)
-    and `holds` the slots' (it holds a slot); they make leaving a queue and freeing a slot
-    happen exactly once.
+    `entry` is the backlog's mark (the seq of its entry in the queue, -1 while it waits outside of
+    it, 0 when it does not wait) and `holds` the slots' (it holds a slot); they make leaving a queue
+    and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
+    None once it is not blocked; `rank` is its priority, aged if priorities age.
     """
 
     __slots__ = (
@@ -110,18 +152,24 @@ class Task:
         "id",
         "interruptions",
         "lane",
+        "next_at",
+        "notes",
         "on_interrupt",
         "params",
+        "plan",
         "position",
         "priority",
+        "rank",
         "ready_at",
         "ref",
         "result",
+        "spent_before",
         "started_at",
         "state",
         "tab",
         "timeout_ms",
         "token",
+        "waits",
     )
 
     id: str
@@ -155,7 +203,13 @@ class Task:
     error_code: str | None
     error_details: dict[str, Any] | None
     interruptions: int
+    next_at: int
+    notes: Notes | None
+    plan: Plan | None
+    spent_before: int
+    waits: set[str] | None
     lane: Lane
+    rank: int
 
     @property
     def is_terminal(self) -> bool:
@@ -184,18 +238,23 @@ class Task:
             self.holds,
             self.id,
             self.interruptions,
+            self.next_at,
+            self.notes,
             self.on_interrupt,
             self.params,
+            self.plan,
             self.position,
             self.priority,
             self.ready_at,
             self.ref,
             self.result,
+            self.spent_before,
             self.started_at,
             self.state,
             self.tab,
             self.timeout_ms,
             self.token,
+            self.waits if self.waits is None else sorted(self.waits),
         ]
 
     @classmethod
@@ -222,157 +281,67 @@ class Task:
             task.holds,
             task.id,
             task.interruptions,
+            task.next_at,
+            task.notes,
             task.on_interrupt,
             task.params,
+            task.plan,
             task.position,
             task.priority,
             task.ready_at,
             task.ref,
             task.result,
+            task.spent_before,
             task.started_at,
             task.state,
             task.tab,
             task.timeout_ms,
             task.token,
+            waits,
         ) = row
         task.state = TaskState(task.state)
-        task.lane = lane_of(task.executor, task.action)
+        task.waits = None if waits is None else set(waits)
+        task.plan = None if task.plan is None else Plan(*task.plan)
+        task.notes = None if task.notes is None else Notes(*task.notes)
+        task.lane = lane_for(task)
+        task.rank = task.priority
         return task
 
 
-ROW = tuple(name for name in Task.__slots__ if name != "lane")
-"""The fields of a task in a snapshot; its lane follows from them."""
+ROW = tuple(name for name in Task.__slots__ if name not in ("lane", "rank"))
+"""The fields of a task in a snapshot; its lane and rank follow from them."""
 
 
 @lru_cache(maxsize=4096)
-def lane_of(executor: str, action: str) -> Lane:
-    """Name the lane of such tasks; one tuple for all of them."""
-    return (executor, action)
+def lane_of(executor: str, action: str, key: str = "", batch: str = "") -> Lane:
+    """Name the lane of such tasks; one tuple for all of them.
+
+    `batch` is set for batches with a bound on how many run at once: `bound:id`.
+    """
+    return (executor, action, key, batch)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action = lane
-    if executor == PULL:
-        return (f"type:{action}",)
-    return (PUSH_LIMIT, f"type:{action}")
+    executor, action, key, batch = lane
+    names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
+    if key:
+        names.append(f"key:{key}")
+    if batch:
+        names.append(f"batch:{batch}")
+    return tuple(names)
+
+
+def lane_for(task: Task) -> Lane:
+    """Name the lane of a task."""
+    plan = task.plan
+    if plan is None:
+        return lane_of(task.executor, task.action)
+    batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
+    return lane_of(task.executor, task.action, plan.key or "", batch)
 
 
 def is_legal(state: TaskState | None, kind: str) -> bool:
     """Whether an event of this kind may follow in this state."""
     return kind in MOVES[state]
-
-
-def born(record: e.Record) -> Task:
-    """Make the task that a `TaskSubmitted` or `TaskRejected` tells of."""
-    event: e.TaskSubmitted | e.TaskRejected = record.event  # type: ignore[assignment]
-    task = Task.__new__(Task)
-    task.id = event.task
-    task.agent = event.agent
-    task.action = event.action
-    task.params = event.params
-    task.priority = event.priority
-    task.dialect = event.dialect
-    task.tab = event.tab
-    task.ref = event.ref
-    task.callback = event.callback
-    task.deadline = event.deadline
-    task.by = record.by
-    task.created_at = task.ready_at = record.at
-    task.created_seq = record.seq
-    task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
-    task.interruptions = 0
-    task.holds = False
-    task.result = task.error_details = None
-    if type(event) is e.TaskSubmitted:
-        task.executor = event.executor
-        task.position = event.position
-        task.timeout_ms = event.timeout_ms
-        task.on_interrupt = event.on_interrupt
-        task.state = READY
-        task.error = task.error_code = None
-        task.finished_at = 0
-    else:
-        rejected: e.TaskRejected = event  # type: ignore[assignment]
-        task.executor = PULL
-        task.position = 0
-        task.timeout_ms = task.on_interrupt = None
-        task.state = REJECTED
-        task.error, task.error_code = rejected.error, rejected.code
-        task.finished_at = record.at
-    task.lane = lane_of(task.executor, task.action)
-    return task
-
-
-def _assigned(record: e.Record, task: Task) -> None:
-    event: e.TaskAssigned = record.event  # type: ignore[assignment]
-    task.state = ASSIGNED
-    task.attempt = event.attempt
-    task.token = record.seq
-    task.assigned_at = record.at
-
-
-def _started(record: e.Record, task: Task) -> None:
-    task.state = RUNNING
-    task.started_at = task.started_at or record.at
-
-
-def _succeeded(record: e.Record, task: Task) -> None:
-    event: e.TaskSucceeded = record.event  # type: ignore[assignment]
-    task.state = SUCCEEDED
-    task.finished_at = record.at
-    task.result = event.result
-
-
-def _failed(record: e.Record, task: Task) -> None:
-    event: e.TaskFailed = record.event  # type: ignore[assignment]
-    task.state = FAILED
-    task.finished_at = record.at
-    task.error, task.error_code, task.error_details = event.error, event.code, event.details
-
-
-def _expired(record: e.Record, task: Task) -> None:
-    event: e.TaskExpired = record.event  # type: ignore[assignment]
-    task.state = FAILED
-    task.finished_at = record.at
-    task.error, task.error_code = event.error, f"{event.clock}_exceeded"
-
-
-def _cancelled(record: e.Record, task: Task) -> None:
-    event: e.TaskCancelled = record.event  # type: ignore[assignment]
-    task.state = CANCELLED
-    task.finished_at = record.at
-    if event.reason:
-        task.error, task.error_code = event.reason, "cancelled"
-
-
-def _interrupted(record: e.Record, task: Task) -> None:
-    event: e.AttemptInterrupted = record.event  # type: ignore[assignment]
-    task.state = READY
-    task.ready_at = record.at
-    task.attempt -= 1
-    if event.reason not in BLAMELESS:
-        task.interruptions += 1
-
-
-FOLDS: dict[type[Any], Callable[[e.Record, Task], None]] = {
-    e.TaskAssigned: _assigned,
-    e.TaskStarted: _started,
-    e.TaskSucceeded: _succeeded,
-    e.TaskFailed: _failed,
-    e.TaskExpired: _expired,
-    e.TaskCancelled: _cancelled,
-    e.AttemptInterrupted: _interrupted,
-}
-"""What each event does to its task."""
-
-TASK_EVENTS: tuple[type[Any], ...] = (e.TaskSubmitted, e.TaskRejected, *FOLDS)
-"""The events that make or change a task."""
-
-
-def evolve(task: Task, record: e.Record) -> None:
-    """Fold one event into the task; events that say nothing of its state leave it as it is."""
-    fold = FOLDS.get(type(record.event))
-    if fold is not None:
-        fold(record, task)

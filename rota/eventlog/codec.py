@@ -47,6 +47,7 @@ _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str]
     for cls, kind in KINDS.items()
 }
 _TASK_FIRST = ("task", "agent")
+_ABOUT_BATCHES = frozenset({e.BatchSubmitted, e.BatchRejected, e.BatchFinished})
 
 
 class _Reader:
@@ -139,10 +140,13 @@ def _refuse(body: bytes, why: str) -> NoReturn:
     )
 
 
-def task_of(event: e.Event) -> str | None:
-    """Name the task an event is about, or None."""
+def subject_of(event: e.Event) -> str | None:
+    """Name the task, or the batch, that an event is about; None if it is about neither."""
     values: tuple[Any, ...] = event
-    return values[0] if _LAYOUTS[type(event)][2] == _TASK_FIRST else None
+    kind = type(event)
+    if _LAYOUTS[kind][2] == _TASK_FIRST or kind in _ABOUT_BATCHES:
+        return cast("str", values[0])
+    return None
 
 
 def _upcast(raw: dict[str, Any]) -> dict[str, Any]:

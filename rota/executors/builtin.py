@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rota.domain.commands import Outcome
 
 if TYPE_CHECKING:
-    from rota.executors.port import Attempt
+    from rota.executors.port import Attempt, Tell
 
 SLEEP_MS_MAX = 3_600_000
 
@@ -32,8 +32,9 @@ class BuiltinExecutor:
         error = f"there is no builtin action {attempt.action!r}"
         return Outcome(ok=False, code="unknown_action", error=error)
 
-    async def run(self, attempt: Attempt) -> Outcome:
+    async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
         """Sleep."""
+        del tell
         ms = attempt.params.get("ms", 0)
         if not isinstance(ms, int | float) or isinstance(ms, bool) or not 0 <= ms <= SLEEP_MS_MAX:
             error = f"params.ms must be a number from 0 to {SLEEP_MS_MAX}"

@@ -1,4 +1,4 @@
-"""Carries callbacks out: renders a task in its dialect and sends it once.
+"""Carries callbacks out: renders a task or a batch in its dialect and sends it once.
 
 The renderers come from whoever puts the server together; the sender keeps the rules of what may
 be called and how.
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from rota.domain.task import Task
     from rota.executors.callback import CallbackSender
+    from rota.projections.batches import Batch
 
-    Render = Callable[[Task], tuple[dict[str, str], bytes]]
+    Render = Callable[[Task | Batch], tuple[dict[str, str], bytes]]
 
 
 class HttpCourier:
@@ -29,11 +30,13 @@ class HttpCourier:
         self._renderers = renderers
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]) -> None:
+    def deliver(
+        self, subject: Task | Batch, delivery_id: str, done: Callable[[DeliveryReport], None]
+    ) -> None:
         """Start one try; `done` is called when it has ended."""
-        render = self._renderers.get(task.dialect, self._renderers["native"])
-        headers, body = render(task)
-        url = task.callback or ""
+        render = self._renderers.get(subject.dialect, self._renderers["native"])
+        headers, body = render(subject)
+        url = subject.callback or ""
         running = asyncio.get_running_loop().create_task(
             self._send(url, delivery_id, headers, body, done)
         )

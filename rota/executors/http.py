@@ -1,9 +1,10 @@
 """Executes an attempt by one HTTP request to an address from the configuration.
 
 The body is the task, the headers carry task, agent and attempt; the answer, JSON or text, is the
-result. An answer of 300 or more fails the task, with status and body in the error. Cancelling the
-attempt closes the connection. Redirects are not followed and proxies not asked: the operator
-named this address and no other.
+result. An answer of 300 or more fails the task, with status and body in the error, and with what
+it says of trying again: its `Retry-After`, and `retryable` and `code` in a body of JSON.
+Cancelling the attempt closes the connection. Redirects are not followed and proxies not asked:
+the operator named this address and no other.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import orjson
 
+from rota.clock import SystemClock
 from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
 from rota.domain.values import DEPTH_MAX, is_too_deep
+from rota.executors.callback import read_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rota.executors.port import Attempt
+    from rota.executors.port import Attempt, Tell
+
+CODE_CHARS_MAX = 99
 
 
 class HttpExecutor:
@@ -57,7 +62,7 @@ class HttpExecutor:
         del attempt
         return None
 
-    async def run(self, attempt: Attempt) -> Outcome:
+    async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
         """Send the attempt and read its answer."""
         refusal = self.refusal(attempt)
         if refusal is not None:
@@ -69,11 +74,38 @@ class HttpExecutor:
                 headers=self._headers_for(attempt),
                 allow_redirects=False,
             ) as response:
-                raw = await _read(response)
-                return _outcome(response.status, raw)
+                if response.status < 300:
+                    return await self.read(response, tell)
+                return await self._failure(response)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             text = f"executor cannot be reached: {str(error) or type(error).__name__}"
             return Outcome(ok=False, code="connection", error=text[:ERROR_CHARS_MAX])
+
+    async def read(self, response: aiohttp.ClientResponse, tell: Tell) -> Outcome:
+        """Make an outcome of a good answer."""
+        del tell
+        raw = await _read(response)
+        if len(raw) > RESULT_BYTES_MAX:
+            return too_large("executor's answer")
+        value = _value(raw)
+        if is_too_deep(raw, value):
+            return too_deep("executor's answer")
+        return Outcome(ok=True, result=value)
+
+    def complaint(self, status: int, text: str, reason: str) -> str:
+        """Say what a bad answer was; `text` is its body's, `reason` its status line's."""
+        del reason
+        return f"executor returned {status}: {text}" if text else f"executor returned {status}"
+
+    async def _failure(self, response: aiohttp.ClientResponse) -> Outcome:
+        raw = (await _read(response))[:RESULT_BYTES_MAX]
+        status = response.status
+        reason = (response.reason or "").encode(errors="replace").decode()
+        code, error = f"status_{status}", self.complaint(status, _text(raw), reason)
+        header = response.headers.get("Retry-After", "")
+        return failure(code, error, raw, _value(raw), status=status)._replace(
+            retry_after_s=read_retry_after(header, SystemClock().now_us())
+        )
 
     def _headers_for(self, attempt: Attempt) -> dict[str, str]:
         return {
@@ -101,33 +133,56 @@ class HttpExecutor:
             await self._session.close()
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """Read the answer; None if it is larger than a result may be."""
+def failure(code: str, error: str, raw: bytes, value: Any, **details: Any) -> Outcome:
+    """Fail, with what the other side says of it: its own code, and whether to try again."""
+    is_kept = len(raw) <= ERROR_CHARS_MAX and not is_too_deep(raw, value)
+    details["body"] = value if is_kept else _text(raw)
+    said = value if isinstance(value, dict) else {}
+    for place in (said, said.get("error")):
+        named = place.get("code") if isinstance(place, dict) else None
+        if isinstance(named, str) and 0 < len(named) <= CODE_CHARS_MAX:
+            details["code"] = named
+            break
+    retryable = said.get("retryable")
+    return Outcome(
+        ok=False,
+        code=code,
+        error=error[:ERROR_CHARS_MAX],
+        details=details,
+        retryable=retryable if isinstance(retryable, bool) else None,
+    )
+
+
+def too_large(what: str) -> Outcome:
+    """Fail for a result that is too large to be kept."""
+    error = f"{what} is larger than {RESULT_BYTES_MAX} bytes"
+    return Outcome(ok=False, code="result_too_large", error=error)
+
+
+def too_deep(what: str) -> Outcome:
+    """Fail for a result that is nested too deep to be kept."""
+    error = f"{what} is nested deeper than {DEPTH_MAX} levels"
+    return Outcome(ok=False, code="result_too_deep", error=error)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Read the answer; when that is longer than a result may be, only a little more than that."""
     raw = b""
     async for chunk in response.content.iter_chunked(1 << 16):
         raw += chunk
         if len(raw) > RESULT_BYTES_MAX:
-            return None
+            break
     return raw
 
 
-def _outcome(status: int, raw: bytes | None) -> Outcome:
-    if raw is None:
-        error = f"executor's answer is larger than {RESULT_BYTES_MAX} bytes"
-        return Outcome(ok=False, code="result_too_large", error=error)
+def _value(raw: bytes) -> Any:
+    """Read JSON; what is none is text."""
     try:
-        value = orjson.loads(raw) if raw else None
+        return orjson.loads(raw) if raw else None
     except ValueError:
-        value = raw.decode(errors="replace")
-    if is_too_deep(raw, value):
-        error = f"executor's answer is nested deeper than {DEPTH_MAX} levels"
-        return Outcome(ok=False, code="result_too_deep", error=error)
-    if status < 300:
-        return Outcome(ok=True, result=value)
-    text = raw.decode(errors="replace").strip()[:ERROR_CHARS_MAX]
-    return Outcome(
-        ok=False,
-        code=f"status_{status}",
-        error=f"executor returned {status}: {text}" if text else f"executor returned {status}",
-        details={"status": status, "body": value if len(raw) <= ERROR_CHARS_MAX else text},
-    )
+        return raw.decode(errors="replace")
+
+
+def _text(raw: bytes) -> str:
+    """Give the beginning of a body, for people to read."""
+    return raw.decode(errors="replace").strip()[:ERROR_CHARS_MAX]

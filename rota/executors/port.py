@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rota.domain.commands import Outcome
 
     Abort = Callable[[str], None]
+    Tell = Callable[["Note"], None]
 
 
 class Attempt(NamedTuple):
@@ -31,11 +32,19 @@ class Attempt(NamedTuple):
     ref: str | None = None
 
 
+class Note(NamedTuple):
+    """Something an attempt says of itself while it runs: a log line, or how far it has come."""
+
+    line: str = ""
+    level: str = "info"
+    progress: Any = None
+
+
 class Executor(Protocol):
     """One way to run an attempt."""
 
-    async def run(self, attempt: Attempt) -> Outcome:
-        """Execute; return what became of it."""
+    async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
+        """Execute, telling what is worth noting on the way; return what became of it."""
         ...
 
     async def close(self) -> None:
@@ -46,6 +55,6 @@ class Executor(Protocol):
 class AttemptRunner(Protocol):
     """Starts attempts."""
 
-    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Abort:
+    def start(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> Abort:
         """Start the attempt; call `ended` once, later, unless it is aborted first."""
         ...

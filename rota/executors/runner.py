@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rota.config import Settings
-    from rota.executors.port import Abort, Attempt, Executor
+    from rota.executors.port import Abort, Attempt, Executor, Tell
 
 logger = logging.getLogger("rota.executors")
 
@@ -43,26 +43,26 @@ class AsyncRunner:
         self._executors: dict[str, Executor] = {"builtin": self._builtin, **executors}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Abort:
+    def start(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> Abort:
         """Start the attempt; builtin actions that need no waiting end at once."""
         if attempt.executor == "builtin":
             outcome = self._builtin.run_now(attempt)
             if outcome is not None:
                 ended(outcome)
                 return _nothing_to_abort
-        task = asyncio.get_running_loop().create_task(self._run(attempt, ended))
+        task = asyncio.get_running_loop().create_task(self._run(attempt, ended, tell))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return lambda reason: _cancel(task, reason)
 
-    async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> None:
+    async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> None:
         executor = self._executors.get(attempt.executor)
         if executor is None:
             error = f"executor {attempt.executor!r} is not configured"
             ended(Outcome(ok=False, code="no_executor", error=error))
             return
         try:
-            outcome = await executor.run(attempt)
+            outcome = await executor.run(attempt, tell)
         except Exception as error:
             logger.exception("executor %s raised", attempt.executor)
             text = f"executor raised {type(error).__name__}"

@@ -111,7 +111,7 @@ class Bridge:
 
     def task(self, task_id: str) -> Task:
         """Give a task. Raises NotFound."""
-        task = self.shard.find_task(task_id)
+        task = self.shard.archive.task(task_id)
         if task is None:
             raise NotFound("task not found")
         return task

@@ -1,7 +1,8 @@
 """The backlog: which tasks wait, in which order, agent by agent.
 
 Owns each task's `entry` mark, so that a task enters and leaves its queue exactly once whatever
-events come. Ready tasks are in their agent's order; the counts are of all waiting ones.
+events come. Ready tasks are in their agent's order; those that wait for something else (their
+dependencies, a moment) are only counted: they fill the queue like any other.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain.ordering import AgentOrder
+from rota.domain.task import READY
 
 if TYPE_CHECKING:
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
+
+ASIDE = -1
+"""The `entry` of a task that waits outside of the order."""
 
 
 class Backlog:
@@ -23,26 +28,51 @@ class Backlog:
         """Start empty; `tasks` is folded before this."""
         self._tasks = tasks
         self.orders: dict[str, AgentOrder] = {}
+        self.aside: dict[str, int] = {}
         self.total = 0
+        self._aging_us = 0
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's waiting tasks."""
         order = self.orders.get(agent)
-        return order.waiting if order is not None else 0
+        return (order.waiting if order is not None else 0) + self.aside.get(agent, 0)
 
     def counts(self) -> dict[str, int]:
         """Count the waiting tasks of every agent that has any."""
-        return {agent: order.waiting for agent, order in self.orders.items()}
+        counts = {agent: order.waiting for agent, order in self.orders.items()}
+        for agent, count in self.aside.items():
+            counts[agent] = counts.get(agent, 0) + count
+        return counts
+
+    def on_submitted(self, record: Record, task: Task) -> None:
+        """Queue a new task, or set it aside."""
+        if task.state is READY:
+            self._enter(task, record.seq)
+        else:
+            self._set_aside(task)
 
     def on_ready(self, record: Record, task: Task) -> None:
         """Queue a task that became ready."""
+        if task.entry > 0:
+            return
+        if task.entry == ASIDE:
+            self._take_back(task)
+        self._enter(task, record.seq)
+
+    def on_scheduled(self, record: Record, task: Task) -> None:
+        """Set a task aside that waits for a moment."""
+        del record
         if not task.entry:
-            self._enter(task, record.seq)
+            self._set_aside(task)
 
     def on_left(self, record: Record, task: Task) -> None:
         """Take a task out that was assigned or ended."""
         del record
-        if not task.entry:
+        entry = task.entry
+        if not entry:
+            return
+        if entry == ASIDE:
+            self._take_back(task)
             return
         task.entry = 0
         order = self.orders[task.agent]
@@ -58,22 +88,61 @@ class Backlog:
         if order is not None:
             order.since = record.seq
 
+    def age_by(self, aging_ms: int) -> None:
+        """Let a task gain one priority for each `aging_ms` since its submission; 0 for never.
+
+        All age alike, so their order never changes by it: it is that of the moments at which they
+        would come to priority 0.
+        """
+        if aging_ms * 1000 == self._aging_us:
+            return
+        self._aging_us = aging_ms * 1000
+        for agent, old in self.orders.items():
+            fresh = self.orders[agent] = AgentOrder(old.since)
+            for lane in old.lanes.values():
+                for task in lane:
+                    self._rank(task)
+                    fresh.push(task)
+
+    def _rank(self, task: Task) -> None:
+        aging = self._aging_us
+        task.rank = task.priority * aging + task.created_at if aging else task.priority
+
     def _enter(self, task: Task, seq: int) -> None:
         task.entry = seq
+        if self._aging_us:
+            self._rank(task)
         order = self.orders.get(task.agent)
         if order is None:
             order = self.orders[task.agent] = AgentOrder(seq)
         order.push(task)
         self.total += 1
 
+    def _set_aside(self, task: Task) -> None:
+        task.entry = ASIDE
+        self.aside[task.agent] = self.aside.get(task.agent, 0) + 1
+        self.total += 1
+
+    def _take_back(self, task: Task) -> None:
+        task.entry = 0
+        self.total -= 1
+        left = self.aside[task.agent] - 1
+        if left:
+            self.aside[task.agent] = left
+        else:
+            del self.aside[task.agent]
+
     def dump(self) -> dict[str, int]:
         """Give what cannot be derived from the tasks: since when each agent waits."""
         return {agent: order.since for agent, order in self.orders.items()}
 
-    def load(self, since: dict[str, int]) -> None:
+    def load(self, since: dict[str, int], aging_ms: int) -> None:
         """Rebuild the orders from the tasks of a snapshot."""
+        self._aging_us = aging_ms * 1000
         for task in self._tasks:
-            if task.entry:
+            if task.entry > 0:
                 self._enter(task, task.entry)
+            elif task.entry == ASIDE:
+                self._set_aside(task)
         for agent, seq in since.items():
             self.orders[agent].since = seq

@@ -1,4 +1,4 @@
-"""What people set: the limits in force, and which agents are paused.
+"""What people set: the limits in force, and what is paused: agents, types, the whole scheduler.
 
 Limits come into the state by events only (`server_started`, `config_changed`), so that a replay
 knows which limits held at any moment.
@@ -22,6 +22,8 @@ class Control:
         """Start with the documents' defaults and nobody paused."""
         self.limits = Limits()
         self.paused: dict[str, str] = {}
+        self.paused_types: dict[str, str] = {}
+        self.stopped: str | None = None
 
     def on_settings(self, record: Record) -> None:
         """Put the limits of a start or a change in force."""
@@ -38,14 +40,41 @@ class Control:
         event: e.AgentResumed = record.event  # type: ignore[assignment]
         self.paused.pop(event.agent, None)
 
+    def on_type_paused(self, record: Record) -> None:
+        """Pause a type."""
+        event: e.TypePaused = record.event  # type: ignore[assignment]
+        self.paused_types[event.type] = event.reason
+
+    def on_type_resumed(self, record: Record) -> None:
+        """Resume a type."""
+        event: e.TypeResumed = record.event  # type: ignore[assignment]
+        self.paused_types.pop(event.type, None)
+
+    def on_stopped(self, record: Record) -> None:
+        """Pause the scheduler."""
+        event: e.SchedulerPaused = record.event  # type: ignore[assignment]
+        self.stopped = event.reason
+
+    def on_going(self, record: Record) -> None:
+        """Resume the scheduler."""
+        del record
+        self.stopped = None
+
     def dump(self) -> dict[str, Any]:
         """Give everything for a snapshot."""
-        return {"limits": limits_to(self.limits), "paused": self.paused}
+        return {
+            "limits": limits_to(self.limits),
+            "paused": self.paused,
+            "pausedTypes": self.paused_types,
+            "stopped": self.stopped,
+        }
 
     def load(self, data: dict[str, Any]) -> None:
         """Take over what `dump` gave."""
         self.limits = limits_from(data["limits"])
         self.paused.update(data["paused"])
+        self.paused_types.update(data["pausedTypes"])
+        self.stopped = data["stopped"]
 
 
 def limits_to(limits: Limits) -> dict[str, Any]:

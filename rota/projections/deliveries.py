@@ -1,7 +1,7 @@
 """The callbacks that are owed, and how many were delivered or given up.
 
-A delivery comes into being with the terminal event of a task that has a callback, so none can be
-lost between the two. Its id is made from that event's seq: the same in every replay.
+A delivery comes into being with the terminal event of a task, or the finish of a batch, that has a
+callback, so none can be lost between the two. It goes by the id of that task or batch. Its id is made from that event's seq: the same in every replay.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from rota.domain.task import TERMINAL
 if TYPE_CHECKING:
     from rota.domain.events import DeliveryFailed, Record
     from rota.domain.task import Task
+    from rota.projections.batches import Batch
 
 
 class Deliveries:
-    """The callbacks in the making, by task."""
+    """The callbacks in the making, by task or batch."""
 
     def __init__(self) -> None:
         """Start with none owed."""
@@ -31,8 +32,16 @@ class Deliveries:
         if not task.callback or task.state not in TERMINAL:
             return
         if task.finished_at == record.at and task.id not in self.pending:
-            delivery_id = f"dlv_{record.seq}_{task.id}"
-            self.pending[task.id] = Delivery(delivery_id, task.id, task.agent, record.at)
+            self._owe(record, task.id, task.agent)
+
+    def on_batch_finished(self, record: Record, batch: Batch) -> None:
+        """Owe a callback for a batch that is finished and has one."""
+        if batch.callback and batch.id not in self.pending:
+            self._owe(record, batch.id, "")
+
+    def _owe(self, record: Record, subject: str, agent: str) -> None:
+        delivery_id = f"dlv_{record.seq}_{subject}"
+        self.pending[subject] = Delivery(delivery_id, subject, agent, record.at)
 
     def on_succeeded(self, record: Record) -> None:
         """Close a delivery."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
@@ -23,12 +25,17 @@ class Slots:
         """Start with none taken; `tasks` is folded before this."""
         self._tasks = tasks
         self.total = 0
-        self._agents: dict[str, int] = {}
+        self._agents: dict[str, dict[str, Task]] = {}
         self._limits: dict[str, int] = {}
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's tasks in flight."""
-        return self._agents.get(agent, 0)
+        held = self._agents.get(agent)
+        return len(held) if held is not None else 0
+
+    def held_by(self, agent: str) -> Iterable[Task]:
+        """Give the agent's tasks in flight."""
+        return self._agents.get(agent, {}).values()
 
     def of_limit(self, limit: str) -> int:
         """Count the tasks in flight under a named limit."""
@@ -36,7 +43,7 @@ class Slots:
 
     def by_agent(self) -> dict[str, int]:
         """Count the tasks in flight of every agent that has any."""
-        return dict(self._agents)
+        return {agent: len(held) for agent, held in self._agents.items()}
 
     def on_taken(self, record: Record, task: Task) -> None:
         """Take a slot for an assigned task."""
@@ -51,14 +58,20 @@ class Slots:
             return
         task.holds = False
         self.total -= 1
-        _lower(self._agents, task.agent)
+        held = self._agents[task.agent]
+        del held[task.id]
+        if not held:
+            del self._agents[task.agent]
         for limit in limits_of(task.lane):
             _lower(self._limits, limit)
 
     def _take(self, task: Task) -> None:
         task.holds = True
         self.total += 1
-        self._agents[task.agent] = self._agents.get(task.agent, 0) + 1
+        held = self._agents.get(task.agent)
+        if held is None:
+            held = self._agents[task.agent] = {}
+        held[task.id] = task
         for limit in limits_of(task.lane):
             self._limits[limit] = self._limits.get(limit, 0) + 1
 

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.domain import events as e
-from rota.domain.task import FOLDS, ROW, Task
+from rota.domain.fold import FOLDS
+from rota.domain.task import ROW, TERMINAL, Task
 from rota.projections.backlog import Backlog
+from rota.projections.batches import Batches
 from rota.projections.control import Control
 from rota.projections.deliveries import Deliveries
+from rota.projections.dependencies import Dependencies
+from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.tasks import US_PER_S, Tasks
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     Handler = Callable[[e.Record], None]
     TaskHandler = Callable[[e.Record, Task], None]
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -41,6 +45,9 @@ class State:
         self.tasks = Tasks()
         self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
+        self.dependencies = Dependencies(self.tasks)
+        self.batches = Batches()
+        self.keys = Keys()
         self.deliveries = Deliveries()
         self.stats = Stats()
         self.control = Control()
@@ -50,16 +57,30 @@ class State:
     def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
         """Who folds the facts about a task, in order."""
         tasks, backlog, slots = self.tasks, self.backlog, self.slots
-        stats = self.stats
+        stats, dependencies = self.stats, self.dependencies
         ended: tuple[TaskHandler, ...] = (
-            tasks.on_ended,
+            self._on_ended,
             backlog.on_left,
             slots.on_freed,
             self.deliveries.on_ended,
         )
         return {
-            e.TaskSubmitted: (backlog.on_ready, stats.on_submitted),
+            e.TaskSubmitted: (self._on_planned, backlog.on_submitted, stats.on_submitted),
             e.TaskRejected: (stats.on_rejected,),
+            e.TaskReleased: (
+                FOLDS[e.TaskReleased],
+                dependencies.on_settled,
+                backlog.on_ready,
+            ),
+            e.TaskDelayed: (FOLDS[e.TaskDelayed], dependencies.on_settled),
+            e.TaskRevived: (
+                self.batches.on_task_revived,
+                self.keys.on_revived,
+                FOLDS[e.TaskRevived],
+                backlog.on_ready,
+            ),
+            e.TaskLogged: (FOLDS[e.TaskLogged],),
+            e.TaskProgressed: (FOLDS[e.TaskProgressed],),
             e.TaskAssigned: (
                 FOLDS[e.TaskAssigned],
                 backlog.on_assigned,
@@ -69,6 +90,12 @@ class State:
             e.TaskStarted: (FOLDS[e.TaskStarted],),
             e.TaskSucceeded: (*ended, stats.on_succeeded),
             e.TaskFailed: (*ended, stats.on_failed),
+            e.AttemptFailed: (
+                FOLDS[e.AttemptFailed],
+                slots.on_freed,
+                backlog.on_scheduled,
+                stats.on_attempt_failed,
+            ),
             e.TaskExpired: (*ended, stats.on_expired),
             e.TaskCancelled: (*ended, stats.on_cancelled),
             e.AttemptInterrupted: (
@@ -89,6 +116,13 @@ class State:
             e.ActorFailed: (),
             e.AgentPaused: (control.on_paused,),
             e.AgentResumed: (control.on_resumed,),
+            e.TypePaused: (control.on_type_paused,),
+            e.TypeResumed: (control.on_type_resumed,),
+            e.SchedulerPaused: (control.on_stopped,),
+            e.SchedulerResumed: (control.on_going,),
+            e.BatchSubmitted: (self.batches.on_submitted, self.keys.on_batch),
+            e.BatchRejected: (),
+            e.BatchFinished: (self._on_batch_finished,),
             e.ResultRefused: (stats.on_refused,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
             e.DeliveryFailed: (deliveries.on_failed,),
@@ -105,7 +139,7 @@ class State:
             for handler in self._others[kind]:
                 handler(record)
         else:
-            task = tasks.by_id.get(event[0])  # type: ignore[arg-type]
+            task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
                 task = tasks.add(record)
             elif task is not None and tasks.before_change is not None:
@@ -114,12 +148,39 @@ class State:
                 for fold in handlers:
                     fold(record, task)
         self.seq, self.at = seq, at
-        if tasks.ended and tasks.ended[0].finished_at <= at - tasks.ttl_us:
+        if tasks.ended and tasks.ended[0][0] <= at - tasks.ttl_us:
             tasks.forget(at)
+        if self.batches.ended and self.batches.ended[0][0] <= at - tasks.ttl_us:
+            self.batches.forget(at - tasks.ttl_us)
+        if self.keys.ending and self.keys.ending[0][0] <= at:
+            self.keys.forget(at)
+
+    def _on_planned(self, record: e.Record, task: Task) -> None:
+        """Fold what a new task asks for beyond the plain."""
+        if task.plan is not None:
+            self.dependencies.on_submitted(record, task)
+            self.keys.on_submitted(record, task)
+
+    def _on_ended(self, record: e.Record, task: Task) -> None:
+        """Fold the end of a task; most belong to nothing and nobody waits for them."""
+        was_terminal = task.state in TERMINAL
+        self.tasks.on_ended(record, task)
+        if task.plan is not None:
+            self.batches.on_task_ended(was_terminal, task)
+            self.keys.on_ended(record, task)
+        if task.waits is not None or task.id in self.dependencies.children:
+            self.dependencies.on_ended(record, task)
+
+    def _on_batch_finished(self, record: e.Record) -> None:
+        batch = self.batches.on_finished(record)
+        if batch is not None:
+            self.keys.on_batch_finished(record, batch)
+            self.deliveries.on_batch_finished(record, batch)
 
     def _on_settings(self, record: e.Record) -> None:
         del record
         self.tasks.ttl_us = self.control.limits.result_ttl_s * US_PER_S
+        self.backlog.age_by(self.control.limits.aging_ms)
 
     def dump_head(self) -> dict[str, Any]:
         """Give everything but the tasks."""
@@ -128,6 +189,9 @@ class State:
             "at": self.at,
             "row": list(ROW),
             "since": self.backlog.dump(),
+            "due": self.dependencies.dump(),
+            "batches": self.batches.dump(),
+            "keys": self.keys.dump(),
             "deliveries": self.deliveries.dump(),
             "stats": self.stats.dump(),
             "control": self.control.dump(),
@@ -149,11 +213,14 @@ class State:
         state.seq, state.at = data["seq"], data["at"]
         state.snapshot_seq = state.seq
         state.tasks.load([Task.from_row(row) for row in data["tasks"]])
-        state.backlog.load(data["since"])
+        state.control.load(data["control"])
+        state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()
+        state.dependencies.load(data["due"])
+        state.batches.load(data["batches"])
+        state.keys.load(data["keys"])
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
-        state.control.load(data["control"])
         state.tasks.ttl_us = state.control.limits.result_ttl_s * US_PER_S
         return state
 

@@ -30,6 +30,7 @@ COUNTERS = (
     "execution_us",
     "interrupted",
     "refused",
+    "retried",
 )
 PER_AGENT = ("submitted", "completed", "failed", "cancelled", "rejected")
 
@@ -76,6 +77,11 @@ class Stats:
     def on_failed(self, record: Record, task: Task) -> None:
         """Count a failure."""
         self._count("failed", task.agent)
+        self._executed(record, task)
+
+    def on_attempt_failed(self, record: Record, task: Task) -> None:
+        """Count an attempt that failed and is followed by another."""
+        self.totals["retried"] += 1
         self._executed(record, task)
 
     def on_expired(self, record: Record, task: Task) -> None:

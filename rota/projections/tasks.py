@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from rota.domain.task import TERMINAL, Task, born, evolve
+from rota.domain.fold import born, evolve
+from rota.domain.task import TERMINAL, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ class Tasks:
         """Start empty, with the document's five minutes of retention."""
         self.by_id: dict[str, Task] = {}
         self.ttl_us = 300 * US_PER_S
-        self.ended: deque[Task] = deque()
+        self.ended: deque[tuple[int, Task]] = deque()
         self.before_change: Callable[[Task], None] | None = None
 
     def get(self, task_id: str) -> Task | None:
@@ -50,21 +51,23 @@ class Tasks:
         task = born(record)
         self.by_id[task.id] = task
         if task.finished_at:
-            self.ended.append(task)
+            self.ended.append((record.at, task))
         return task
 
     def on_ended(self, record: Record, task: Task) -> None:
         """Fold an event that ends its task."""
         if task.state not in TERMINAL:
-            self.ended.append(task)
+            self.ended.append((record.at, task))
         evolve(task, record)
 
     def forget(self, now: int) -> None:
         """Drop what ended longer ago than the retention."""
         ended = self.ended
         oldest = now - self.ttl_us
-        while ended and ended[0].finished_at <= oldest:
-            task = ended.popleft()
+        while ended and ended[0][0] <= oldest:
+            finished_at, task = ended.popleft()
+            if task.finished_at != finished_at:
+                continue  # it was revived
             if self.before_change is not None:
                 self.before_change(task)
             if self.by_id.get(task.id) is task:
@@ -73,5 +76,5 @@ class Tasks:
     def load(self, tasks: list[Task]) -> None:
         """Take over the tasks of a snapshot, in their order."""
         self.by_id = {task.id: task for task in tasks}
-        ended = [task for task in tasks if task.state in TERMINAL]
-        self.ended = deque(sorted(ended, key=lambda task: task.finished_at))
+        ended = [(task.finished_at, task) for task in tasks if task.state in TERMINAL]
+        self.ended = deque(sorted(ended, key=lambda item: item[0]))

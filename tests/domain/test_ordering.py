@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota.domain import events as e
 from rota.domain.ordering import AgentOrder, LaneOrder
-from rota.domain.task import born
+from rota.domain.fold import born
 
 if TYPE_CHECKING:
     from rota.domain.task import Task

@@ -162,7 +162,7 @@ WHOLE = """
         assert shard.degraded, "it says that it is degraded"
         durable = {task for task in kept if shard.state.tasks.get(task) is not None}
         assert durable == set(kept), "reads go on, and nothing acknowledged is gone"
-        assert shard.find_task(kept[0]) is not None
+        assert shard.archive.task(kept[0]) is not None
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         await until(lambda: not shard.degraded, "it resumes by itself")
         kept += [await submit(shard) for _ in range(10)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from rota.domain.commands import Outcome
 from rota.executors.builtin import SLEEP_MS_MAX, BuiltinExecutor
 from rota.executors.port import Attempt
 from rota.executors.runner import AsyncRunner
+
+if TYPE_CHECKING:
+    from rota.executors.port import Tell
 
 
 def attempt(action: str, params: dict[str, Any], executor: str = "builtin") -> Attempt:
@@ -23,7 +26,7 @@ def run(action: str, params: dict[str, Any]) -> Outcome:
     async def go() -> Outcome:
         runner = AsyncRunner({})
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        runner.start(attempt(action, params), ended.set_result)
+        runner.start(attempt(action, params), ended.set_result, [].append)
         try:
             return await asyncio.wait_for(ended, 5)
         finally:
@@ -58,7 +61,7 @@ def test_sleep_can_be_aborted() -> None:
     async def go() -> list[Outcome]:
         runner = AsyncRunner({})
         ended: list[Outcome] = []
-        abort = runner.start(attempt("sleep", {"ms": SLEEP_MS_MAX}), ended.append)
+        abort = runner.start(attempt("sleep", {"ms": SLEEP_MS_MAX}), ended.append, [].append)
         await asyncio.sleep(0)
         abort("cancelled")
         await runner.close()
@@ -75,7 +78,7 @@ def test_an_unknown_action_fails_by_name() -> None:
 
 def test_an_unknown_executor_and_one_that_raises_fail_only_their_attempt() -> None:
     class Broken:
-        async def run(self, attempt: Attempt) -> Outcome:
+        async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
             raise RuntimeError("secret inside")
 
         async def close(self) -> None:
@@ -84,7 +87,7 @@ def test_an_unknown_executor_and_one_that_raises_fail_only_their_attempt() -> No
     async def go(executor: str) -> Outcome:
         runner = AsyncRunner({"broken": Broken()})
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        runner.start(attempt("x", {}, executor), ended.set_result)
+        runner.start(attempt("x", {}, executor), ended.set_result, [].append)
         try:
             return await asyncio.wait_for(ended, 5)
         finally:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from support.http_server import Servers, Target, target, until, with_tab
-from support.receivers import receiving
+from support.receivers import answer, receiving
 
 from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
+from rota.executors.callback import RETRY_AFTER_MAX_S
 from rota.executors.http import HttpExecutor
 from rota.executors.port import Attempt
 
@@ -48,7 +51,7 @@ def run(url: str, headers: dict[str, str] | None = None, **fields: Any) -> Outco
     async def go() -> Outcome:
         executor = HttpExecutor(url, headers)
         try:
-            return await executor.run(attempt(**fields))
+            return await executor.run(attempt(**fields), [].append)
         finally:
             await executor.close()
 
@@ -144,6 +147,13 @@ def test_a_long_refusal_is_cut(web: Target) -> None:
     assert len(json.dumps(outcome.details)) < ERROR_CHARS_MAX + 100
 
 
+@pytest.mark.parametrize("body", [b"x" * (RESULT_BYTES_MAX + 1), b"[" * 65 + b"]" * 65])
+def test_a_refusal_that_cannot_be_kept_is_still_a_refusal(web: Target, body: bytes) -> None:
+    outcome = answered(web, 503, body)
+    assert outcome.code == "status_503"
+    assert outcome.details == {"status": 503, "body": body[:ERROR_CHARS_MAX].decode()}
+
+
 def test_a_redirect_is_not_followed(web: Target) -> None:
     with target() as elsewhere:
         raw = f"HTTP/1.1 307 Away\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
@@ -152,7 +162,7 @@ def test_a_redirect_is_not_followed(web: Target) -> None:
             async with receiving(raw.encode()) as receiver:
                 executor = HttpExecutor(receiver.url())
                 try:
-                    return await executor.run(attempt())
+                    return await executor.run(attempt(), [].append)
                 finally:
                     await executor.close()
 
@@ -173,11 +183,64 @@ def raw_answer(raw: bytes) -> Outcome:
         async with receiving(raw) as receiver:
             executor = HttpExecutor(receiver.url())
             try:
-                return await executor.run(attempt())
+                return await executor.run(attempt(), [].append)
             finally:
                 await executor.close()
 
     return asyncio.run(go())
+
+
+def retry_after(text: str, status: int = 503) -> float | None:
+    return raw_answer(answer(status, f"Retry-After: {text}")).retry_after_s
+
+
+def test_a_refusal_says_how_long_to_leave_it_alone() -> None:
+    assert retry_after("7") == 7
+    assert retry_after("7", 429) == 7
+    assert retry_after("7", 301) == 7
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    assert retry_after("Fri, 31 Dec 9999 23:59:59 GMT") == RETRY_AFTER_MAX_S
+    soon = retry_after(format_datetime(datetime.now(UTC) + timedelta(minutes=30), usegmt=True))
+    assert soon is not None
+    assert 0 < soon <= 1800
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "\xff"])
+def test_a_retry_after_that_cannot_be_read_is_none(text: str) -> None:
+    assert retry_after(text) is None
+    assert raw_answer(answer(503)).retry_after_s is None
+
+
+def test_a_good_answer_asks_for_no_pause() -> None:
+    assert raw_answer(answer(200, "Retry-After: 7")) == Outcome(ok=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "retryable", "code"),
+    [
+        ({"retryable": True, "code": "BUSY"}, True, "BUSY"),
+        ({"retryable": False, "error": {"code": "GONE"}}, False, "GONE"),
+        ({"code": "OUTER", "error": {"code": "INNER"}}, None, "OUTER"),
+        ({"code": 5, "error": {"code": "INNER"}}, None, "INNER"),
+        ({"code": "x" * 99, "retryable": 1}, None, "x" * 99),
+        ({"code": "x" * 100, "retryable": "true"}, None, None),
+        ({"code": "", "error": "busy", "retryable": None}, None, None),
+        ({"error": {"code": ["x"], "retryable": True}}, None, None),
+        ({"retryable": True, "code": "BIG", "why": "x" * 5000}, True, "BIG"),
+        ([{"retryable": True, "code": "BUSY"}], None, None),
+        ("BUSY", None, None),
+    ],
+)
+def test_a_refusal_says_its_code_and_whether_to_try_again(
+    web: Target, body: Any, retryable: Any, code: Any
+) -> None:
+    outcome = answered(web, 503, orjson.dumps(body))
+    assert outcome.code == "status_503"
+    assert outcome.retryable is retryable
+    assert outcome.details is not None
+    assert outcome.details.get("code") == code
+    good = answered(web, 200, orjson.dumps(body))
+    assert good == Outcome(ok=True, result=body)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +308,7 @@ def test_cancelling_closes_the_connection(web: Target) -> None:
                 return {**super().body(attempt), "hold": "for ever"}
 
         held = Held(web.url)
-        task = asyncio.create_task(held.run(attempt()))
+        task = asyncio.create_task(held.run(attempt(), [].append))
         await asyncio.to_thread(web.wait_for, 1)
         task.cancel("cancelled")
         with pytest.raises(asyncio.CancelledError):

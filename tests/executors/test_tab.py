@@ -38,7 +38,7 @@ def act(browser: Target, prefix: str = "", **fields: Any) -> Outcome:
     async def go() -> Outcome:
         executor = TabExecutor(browser.url + prefix)
         try:
-            return await executor.run(Attempt(**known | fields))
+            return await executor.run(Attempt(**known | fields), [].append)
         finally:
             await executor.close()
 

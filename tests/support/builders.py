@@ -27,7 +27,7 @@ from rota.domain.commands import Limits, Outcome, SubmitTask
 from rota.domain.delivery import DeliveryReport, decide_delivery
 from rota.domain.task import IN_FLIGHT, ORDERLY, READY, TERMINAL, Task
 from rota.eventlog.chain import GENESIS, extend
-from rota.eventlog.codec import encode, task_of
+from rota.eventlog.codec import encode, subject_of
 from rota.eventlog.port import Head, Stored
 from rota.projections.control import limits_to
 from rota.projections.state import State
@@ -118,7 +118,7 @@ def chained(records: Iterable[e.Record], after: Head = START_OF_LOG) -> list[Sto
     for record in records:
         body = encode(record)
         digest = extend(digest, body)
-        found.append(Stored(record.seq, digest, body, task_of(record.event)))
+        found.append(Stored(record.seq, digest, body, subject_of(record.event)))
     return found
 
 

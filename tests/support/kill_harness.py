@@ -26,7 +26,8 @@ from support.server_process import REPOSITORY, ServerProcess
 from rota.actors.recovery import rebuild
 from rota.domain import events as e
 from rota.domain.commands import PULL
-from rota.domain.task import IN_FLIGHT, MOVES, TASK_EVENTS, TERMINAL, WAITING, TaskState
+from rota.domain.fold import TASK_EVENTS
+from rota.domain.task import IN_FLIGHT, MOVES, TERMINAL, WAITING, TaskState
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, kind_of
 from rota.eventlog.lmdb_store import LmdbLog

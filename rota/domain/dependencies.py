@@ -1,0 +1,206 @@
+"""Decide: what a task waits for, whether that can ever come, and what its parents leave it.
+
+Dependencies are named by id, and inside a batch by `ref:name` or index. A parent that has
+succeeded is met; one that failed or was cancelled dooms its dependents; one that is not known is
+waited for, unless the task says `onMissing: fail`. A cycle can only close with the task that is
+submitted now, so it is looked for then, along what blocked tasks wait for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from rota.domain.task import CANCELLED, FAILED, REJECTED, SUCCEEDED
+from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from rota.domain.task import Task
+
+    Find = Callable[[str], Task | None]
+    WaitsOf = Callable[[str], Iterable[str]]
+
+REF = "ref:"
+PATH_SHOWN_MAX = 50
+FILLED_BYTES_MAX = 8 << 20
+_PLACE = re.compile(r"\{\{\s*([^{}\s][^{}]{0,300}?)\s*\}\}")
+
+
+class Prospects(NamedTuple):
+    """What a task's dependencies mean for it: which it waits for, and which one dooms it."""
+
+    waits: tuple[str, ...]
+    doomed_by: Task | None = None
+
+
+def resolve(
+    depends: Sequence[str | int], ids: Sequence[str] = (), refs: Sequence[str | None] = ()
+) -> dict[str, str]:
+    """Give the ids that are meant, by the names the task knows them under. Raises InvalidRequest.
+
+    `ids` and `refs` are those of the items of its batch.
+    """
+    found: dict[str, str] = {}
+    for each in depends:
+        if isinstance(each, int):
+            if not 0 <= each < len(ids):
+                raise _bad(f"there is no item {each} in this batch")
+            found[refs[each] or str(each)] = ids[each]
+        elif each.startswith(REF):
+            name = each.removeprefix(REF)
+            places = [at for at, ref in enumerate(refs) if ref == name]
+            if len(places) != 1:
+                what = "no item" if not places else "more than one item"
+                raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
+            found[name] = ids[places[0]]
+        else:
+            found[each] = each
+    return found
+
+
+def decide_dependencies(
+    depends: Mapping[str, str], on_missing: str, find: Find, known: frozenset[str] = frozenset()
+) -> Prospects:
+    """Look at each dependency; `known` are being submitted too. Raises InvalidRequest."""
+    waits: dict[str, None] = {}
+    doomed_by = None
+    for task_id in depends.values():
+        parent = None if task_id in known else find(task_id)
+        if parent is None:
+            if on_missing == "fail" and task_id not in known:
+                raise _bad(f"there is no task '{task_id[:100]}'", "missing_dependency", task_id)
+            waits[task_id] = None
+        elif parent.state is REJECTED:
+            raise _bad(f"task '{task_id}' was rejected", "dependency_rejected", task_id)
+        elif parent.state is not SUCCEEDED:
+            waits[task_id] = None
+            if parent.state in (FAILED, CANCELLED) and doomed_by is None:
+                doomed_by = parent
+    return Prospects(tuple(waits), doomed_by)
+
+
+def doom_reason(parent_id: str, parent: Task | None) -> str:
+    """Say why a dependent of this parent is cancelled."""
+    if parent is None:
+        return f"dependency {parent_id} did not succeed"
+    return (
+        f"dependency {parent_id} {'was ' if parent.state is CANCELLED else ''}{parent.state.value}"
+    )
+
+
+def check_cycles(edges: Mapping[str, Iterable[str]], waits_of: WaitsOf) -> None:
+    """Refuse new edges that close a cycle, showing it. Raises InvalidRequest.
+
+    `edges` are the new tasks' dependencies; `waits_of` gives those of tasks that exist.
+    """
+    done: set[str] = set()
+    for start in edges:
+        path: dict[str, None] = {}
+        stack = [(start, iter(edges[start]))] if start not in done else []
+        if stack:
+            path[start] = None
+        while stack:
+            at, rest = stack[-1]
+            for task_id in rest:
+                if task_id in path:
+                    raise _cycle([*path][[*path].index(task_id) :] + [task_id])
+                if task_id not in done:
+                    onward = edges[task_id] if task_id in edges else waits_of(task_id)
+                    stack.append((task_id, iter(onward)))
+                    path[task_id] = None
+                    break
+            else:
+                stack.pop()
+                del path[at]
+                done.add(at)
+
+
+def _cycle(path: list[str]) -> InvalidRequest:
+    shown = path if len(path) <= PATH_SHOWN_MAX else [*path[:PATH_SHOWN_MAX], "..."]
+    msg = f"dependsOn closes a cycle: {' -> '.join(shown)}"
+    return InvalidRequest(msg, code="dependency_cycle", details={"path": shown})
+
+
+def _bad(problem: str, code: str = "bad_request", task_id: str = "") -> InvalidRequest:
+    details = {"field": "dependsOn"}
+    if task_id:
+        details["taskId"] = task_id[:200]
+    return InvalidRequest(f"field 'dependsOn': {problem}", code=code, details=details)
+
+
+# -- results flow ------------------------------------------------------------------------------
+
+
+class Results:
+    """What a task's parents leave it, put in where its params say `{{name}}`.
+
+    `name` is what `dependsOn` called the parent: its id, its ref, its index; `{{name.field.0}}`
+    reaches into its result. A string that is one placeholder becomes the value itself; inside a
+    longer one the value is written as text, JSON if it is not a string. Names that are no
+    dependency's stay as they are.
+    """
+
+    def __init__(self, depends: Mapping[str, str], find: Find) -> None:
+        """Look parents up by `find` when they are asked for."""
+        self._depends = depends
+        self._find = find
+        self._known: dict[str, tuple[Any, int]] = {}
+        self._left = FILLED_BYTES_MAX
+
+    def fill_in(self, params: Any) -> Any:
+        """Give params with results in them. Raises InvalidRequest if they get too large."""
+        if isinstance(params, str):
+            return self._fill_text(params) if "{{" in params else params
+        if isinstance(params, dict):
+            return {key: self.fill_in(value) for key, value in params.items()}
+        if isinstance(params, list):
+            return [self.fill_in(value) for value in params]
+        return params
+
+    def _fill_text(self, text: str) -> Any:
+        whole = _PLACE.fullmatch(text)
+        if whole is not None:
+            found, value = self._look_up(whole[1])
+            return value if found else text
+
+        def put(match: re.Match[str]) -> str:
+            found, value = self._look_up(match[1])
+            if not found:
+                return match[0]
+            return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+        return _PLACE.sub(put, text)
+
+    def _look_up(self, name: str) -> tuple[bool, Any]:
+        """Find `name`, or `name.path` inside of it; a path that leads nowhere gives null."""
+        for at in (len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] == ".")):
+            if name[:at] in self._depends:
+                value = self._result_of(name[:at])
+                for step in filter(None, name[at:].split(".")):
+                    value = _step(value, step)
+                return True, value
+        return False, None
+
+    def _result_of(self, name: str) -> Any:
+        if name not in self._known:
+            parent = self._find(self._depends[name])
+            value = parent.result if parent is not None else None
+            self._known[name] = (value, len(orjson.dumps(value)))
+        value, size = self._known[name]
+        self._left -= size
+        if self._left < 0:
+            msg = f"params are larger than {FILLED_BYTES_MAX} bytes with the results filled in"
+            raise InvalidRequest(msg)
+        return value
+
+
+def _step(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step)
+    if isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
+        return value[int(step)]
+    return None

@@ -1,0 +1,104 @@
+"""When to try again: the policy, its curves, and which errors are worth another attempt.
+
+The n-th retry waits `min(curve(n) + jitter, maxMs)`: exponential `base * multiplier^(n-1)`,
+quadratic `base * n^2`, linear `base * n`, fixed `base`; jitter is drawn between 0 and `jitterMs` by
+the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need be. `retryOn` names
+classes of errors: `timeout`, `connection`, `status:503`, `status:5xx`, `code:NAME`; without it
+every error is tried again but those that no repetition can mend.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.domain import events as e
+
+if TYPE_CHECKING:
+    from rota.domain.commands import Outcome
+    from rota.domain.task import Task
+
+RETRY_AFTER_S_MAX = 3600.0
+
+HOPELESS = frozenset(
+    {
+        "bad_params",
+        "deadline_exceeded",
+        "no_executor",
+        "result_too_deep",
+        "result_too_large",
+        "tab_invalid",
+        "tab_required",
+        "unknown_action",
+    }
+)
+"""Codes of errors that the same attempt would only meet again."""
+
+
+class RetryPolicy(NamedTuple):
+    """How often and when to try again; written into events as a dict of what differs."""
+
+    kind: str = "exponential"
+    base_ms: int = 1000
+    multiplier: float = 2.0
+    jitter_ms: int = 0
+    max_ms: int = 60_000
+    max_attempts: int = 1
+    retry_on: tuple[str, ...] | list[str] | None = None
+
+    def delay_us(self, retry: int, draw: float) -> int:
+        """Give the pause before the `retry`-th retry; `draw` is from 0 to 1."""
+        if self.kind == "exponential":
+            ms = self.base_ms * self.multiplier ** (retry - 1)
+        elif self.kind == "quadratic":
+            ms = float(self.base_ms * retry * retry)
+        elif self.kind == "linear":
+            ms = float(self.base_ms * retry)
+        else:
+            ms = float(self.base_ms)
+        return round(min(ms + draw * self.jitter_ms, self.max_ms) * 1000)
+
+    def covers(self, outcome: Outcome) -> bool:
+        """Whether an attempt that ended so is worth another."""
+        if outcome.retryable is not None:
+            return outcome.retryable
+        if self.retry_on is None:
+            return outcome.code not in HOPELESS
+        return not classes_of(outcome.code, outcome.details).isdisjoint(self.retry_on)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write what differs from the defaults, for an event."""
+        default = RetryPolicy()
+        return {
+            name: value for name, value in self._asdict().items() if value != getattr(default, name)
+        }
+
+
+def classes_of(code: str, details: dict[str, Any] | None) -> set[str]:
+    """Name the classes of an error that `retryOn` can mean."""
+    names = {code, f"code:{code}"}
+    details = details or {}
+    status = details.get("status")
+    if isinstance(status, int):
+        names |= {f"status:{status}", f"status:{status // 100}xx"}
+    if isinstance(details.get("code"), str):
+        names.add(f"code:{details['code']}")
+    return names
+
+
+def decide_failure(
+    task: Task, outcome: Outcome, now: int, draw: float
+) -> e.AttemptFailed | e.TaskFailed:
+    """Try a failed attempt again if the task's policy says so; else fail the task."""
+    plan = task.plan
+    given = plan.retry if plan is not None else None
+    head = (task.id, task.agent, task.attempt, outcome.code, outcome.error)
+    if given is not None:
+        policy = RetryPolicy(**given)
+        spent = task.attempt - task.spent_before
+        if spent < policy.max_attempts and policy.covers(outcome):
+            pause_us = policy.delay_us(spent, draw)
+            if outcome.retry_after_s is not None:
+                asked_s = min(outcome.retry_after_s, RETRY_AFTER_S_MAX)
+                pause_us = max(pause_us, round(asked_s * 1_000_000))
+            return e.AttemptFailed(*head, now + pause_us, outcome.details)
+    return e.TaskFailed(*head, outcome.details)

@@ -1,0 +1,134 @@
+"""The batches: which tasks belong together, and how many of them have ended in which way.
+
+A batch leaves memory as its tasks do, some time after all of them have ended. It owes one callback,
+if it has an address for it, from its `batch_finished` on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.task import TERMINAL
+
+if TYPE_CHECKING:
+    from rota.domain import events as e
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+
+FATES = ("succeeded", "failed", "cancelled")
+
+
+class Batch:
+    """Tasks that were submitted together."""
+
+    __slots__ = (
+        "by",
+        "callback",
+        "created_at",
+        "dialect",
+        "fates",
+        "finished_at",
+        "id",
+        "idempotency",
+        "parallelism",
+        "tasks",
+    )
+
+    def __init__(self, record: Record) -> None:
+        """Begin as `batch_submitted` tells."""
+        event: e.BatchSubmitted = record.event  # type: ignore[assignment]
+        self.id = event.batch
+        self.tasks = event.tasks
+        self.dialect = event.dialect
+        self.parallelism = event.parallelism
+        self.callback = event.callback
+        self.idempotency = event.idempotency
+        self.by = record.by
+        self.created_at = record.at
+        self.finished_at = 0
+        self.fates = dict.fromkeys(FATES, 0)
+
+    @property
+    def left(self) -> int:
+        """Count the tasks that have not ended."""
+        return len(self.tasks) - sum(self.fates.values())
+
+    def to_row(self) -> list[Any]:
+        """Give all fields, for a snapshot."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_row(cls, row: list[Any]) -> Batch:
+        """Build the batch that `to_row` wrote."""
+        batch = cls.__new__(cls)
+        for name, value in zip(cls.__slots__, row, strict=True):
+            setattr(batch, name, value)
+        return batch
+
+
+class Batches:
+    """The batches in memory."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.by_id: dict[str, Batch] = {}
+        self.ended: deque[tuple[int, str]] = deque()
+
+    def get(self, batch_id: str) -> Batch | None:
+        """Give the batch, if it is in memory."""
+        return self.by_id.get(batch_id)
+
+    def unfinished(self) -> list[str]:
+        """Name those whose tasks have all ended but which are not finished."""
+        return [b.id for b in self.by_id.values() if not b.finished_at and not b.left]
+
+    def on_submitted(self, record: Record) -> None:
+        """Add a batch."""
+        batch = Batch(record)
+        self.by_id[batch.id] = batch
+
+    def on_task_ended(self, was_terminal: bool, task: Task) -> None:  # noqa: FBT001
+        """Count a task that ended now."""
+        batch = self._of(task)
+        if batch is not None and not was_terminal and task.state in TERMINAL:
+            batch.fates[task.state.value] += 1
+
+    def on_task_revived(self, record: Record, task: Task) -> None:
+        """Take back a task that lives again."""
+        del record
+        batch = self._of(task)
+        if batch is not None:
+            batch.fates["failed"] -= 1
+            batch.finished_at = 0
+
+    def on_finished(self, record: Record) -> Batch | None:
+        """Note that all of a batch has ended."""
+        event: e.BatchFinished = record.event  # type: ignore[assignment]
+        batch = self.by_id.get(event.batch)
+        if batch is not None:
+            batch.finished_at = record.at
+            self.ended.append((record.at, batch.id))
+        return batch
+
+    def forget(self, oldest: int) -> None:
+        """Drop what finished at `oldest` or before."""
+        while self.ended and self.ended[0][0] <= oldest:
+            finished_at, batch_id = self.ended.popleft()
+            batch = self.by_id.get(batch_id)
+            if batch is not None and batch.finished_at == finished_at:
+                del self.by_id[batch_id]
+
+    def _of(self, task: Task) -> Batch | None:
+        plan = task.plan
+        return self.by_id.get(plan.batch) if plan is not None and plan.batch is not None else None
+
+    def dump(self) -> list[list[Any]]:
+        """Give everything for a snapshot."""
+        return [batch.to_row() for batch in self.by_id.values()]
+
+    def load(self, rows: list[list[Any]]) -> None:
+        """Take over what `dump` gave."""
+        self.by_id = {batch.id: batch for batch in map(Batch.from_row, rows)}
+        ended = [(b.finished_at, b.id) for b in self.by_id.values() if b.finished_at]
+        self.ended = deque(sorted(ended))
