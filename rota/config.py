@@ -17,7 +17,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from rota.domain.commands import Limits
+from rota.domain.retry import RetryPolicy
 from rota.errors import ConfigError
+from rota.presets import with_presets
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -25,6 +27,17 @@ REASON_CHARS_MAX = 500
 URL_CHARS_MAX = 2048
 PRIORITY_MAX = 1_000_000
 PINCHTAB_BATCH_MAX = 50
+BROWSEROS_BATCH_MAX = 100
+BATCH_MAX = 1000
+BROWSEROS_PARALLELISM_MAX = 10
+DEPENDS_MAX = 1000
+KEY_CHARS_MAX = 200
+INSTRUCTION_CHARS_MAX = 100_000
+WAIT_MS_MAX = 60_000
+RETRY_ATTEMPTS_MAX = 100
+RETRY_MS_MAX = 24 * 3600 * 1000
+RETRY_ON_MAX = 50
+DEDUP_MS_MAX = 30 * 24 * 3600 * 1000
 PAGE_ROWS_MAX = 1000
 PAGE_ROWS = 100
 LIST_ROWS_MAX = 10_000
@@ -36,6 +49,11 @@ DEADLINE_S_MAX = 366 * 24 * 3600
 PINCHTAB_DEADLINE_S = 60
 LIMIT_MAX = 100_000_000
 BUILTIN_ACTIONS = ("echo", "sleep", "fail")
+CHAT = "chat"
+"""The type of BrowserOS tasks."""
+BROWSER_TYPES = ("browser_start", "script_run")
+"""The BrowserManager jobs that use a browser while they run."""
+RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 
 
 class Section(BaseModel):
@@ -76,6 +94,38 @@ class ServerSettings(Section):
     map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30
     snapshot_every_events: Annotated[int, Field(ge=100)] = 100_000
     allow_network_fs: bool = False
+    on_event: tuple[str, ...] = ()
+
+
+class RetrySettings(BaseModel):
+    """When to try a failed attempt again."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+    kind: Literal["exponential", "quadratic", "linear", "fixed"] = "exponential"
+    base_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 1000
+    multiplier: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
+    jitter_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 0
+    max_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 60_000
+    max_attempts: Annotated[int, Field(ge=1, le=RETRY_ATTEMPTS_MAX)] = 4
+    retry_on: (
+        Annotated[
+            list[Annotated[str, Field(pattern=RETRY_ON, max_length=120)]],
+            Field(max_length=RETRY_ON_MAX),
+        ]
+        | None
+    ) = None
+
+    def policy(self) -> RetryPolicy:
+        """Give the value that the core goes by."""
+        return RetryPolicy(**self.model_dump())
 
 
 class SchedulerSettings(Section):
@@ -111,6 +161,9 @@ class SchedulerSettings(Section):
         ),
     ] = 300
     worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
+    max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=TIMEOUT_MS_MAX)] = 0
+    start_paused: bool = False
 
 
 class WebhookSettings(Section):
@@ -131,7 +184,7 @@ class WebhookSettings(Section):
 class ExecutorSettings(Section):
     """One way to run tasks, at one address."""
 
-    kind: Literal["http", "tab"]
+    kind: Literal["http", "tab", "chat"]
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=URL_CHARS_MAX)]
     headers: dict[str, str] = {}
 
@@ -141,8 +194,50 @@ class TypeSettings(Section):
 
     executor: str = "pull"
     timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
+    timeout_ms_max: Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)] = TIMEOUT_MS_MAX
+    queue_timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
     max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
+    retry: RetrySettings | None = None
     on_interrupt: Literal["retry", "fail"] = "retry"
+
+
+class BrowserOSSettings(Section):
+    """What BrowserOS tasks get; the defaults are its document's."""
+
+    agent: str = "browseros"
+    max_concurrent: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=1,
+            le=LIMIT_MAX,
+            validation_alias=AliasChoices(
+                "maxConcurrent", "max_concurrent", "TASK_QUEUE_MAX_CONCURRENT"
+            ),
+        ),
+    ] = 1
+    timeout_ms: Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)] = 120_000
+    timeout_ms_max: Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)] = 600_000
+    retry: RetrySettings = RetrySettings()
+
+
+class BrowserManagerSettings(Section):
+    """Where BrowserManager jobs come in: paths under /api, each for one type of job."""
+
+    agent: str = "browsermanager"
+    routes: dict[
+        Annotated[str, Field(pattern=r"^/api/[A-Za-z0-9_./-]+$", max_length=200)],
+        Annotated[str, Field(min_length=1, max_length=ACTION_CHARS_MAX)],
+    ] = {}
+
+
+class AgentSettings(Section):
+    """The limits of the BrowserManager document, by its names; they go before the scheduler's."""
+
+    max_concurrent_jobs: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
+    max_concurrent_browsers: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
+    max_queue_size: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
+    max_jobs_per_profile: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
 
 
 class Settings(Section):
@@ -153,6 +248,10 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     executors: dict[str, ExecutorSettings] = {}
     types: dict[str, TypeSettings] = {}
+    browseros: BrowserOSSettings = BrowserOSSettings()
+    browsermanager: BrowserManagerSettings = BrowserManagerSettings()
+    agent: AgentSettings = AgentSettings()
+    presets: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
@@ -163,6 +262,10 @@ class Settings(Section):
             if kind.executor == "builtin" and name not in BUILTIN_ACTIONS:
                 msg = f"types.{name} is not a builtin action; those are {BUILTIN_ACTIONS}"
                 raise ValueError(msg)
+        for path, name in self.browsermanager.routes.items():
+            if name not in self.types:
+                msg = f"browsermanager.routes: {path} names no type: {name!r}"
+                raise ValueError(msg)
         for name in self.executors:
             if name in ("pull", "builtin"):
                 msg = f"executors.{name}: this name is taken by rota itself"
@@ -171,28 +274,38 @@ class Settings(Section):
 
     def limits(self) -> Limits:
         """Give the limits that the core goes by."""
-        s = self.scheduler
+        s, agent = self.scheduler, self.agent
         types = {n: t.max_concurrent for n, t in self.types.items() if t.max_concurrent}
+        if CHAT not in self.types:
+            types[CHAT] = self.browseros.max_concurrent
+        for name in BROWSER_TYPES:
+            if name in self.types and agent.max_concurrent_browsers is not None:
+                types[name] = min(types.get(name, LIMIT_MAX), agent.max_concurrent_browsers)
+        jobs, queue = agent.max_concurrent_jobs, agent.max_queue_size
         return Limits(
-            queued=s.max_queue_size,
-            queued_per_agent=s.max_per_agent,
-            inflight=s.max_inflight,
-            inflight_per_agent=s.max_per_agent_inflight,
-            push=s.worker_count,
+            queued=queue or s.max_queue_size,
+            queued_per_agent=max(queue or 0, s.max_per_agent),
+            inflight=jobs or s.max_inflight,
+            inflight_per_agent=max(jobs or 0, s.max_per_agent_inflight),
+            push=max(jobs or 0, s.worker_count),
             result_ttl_s=s.result_ttl_sec,
             strategy=s.strategy,
             types=tuple(sorted(types.items())),
+            per_key=agent.max_jobs_per_profile or s.max_per_key,
+            aging_ms=s.aging_ms,
         )
 
-    def executor_for(self, action: str, *, wants_tab: bool) -> str:
-        """Name the executor of an action: configured, built in, the tabs', or a worker's pull."""
+    def executor_for(self, action: str, *, wants_tab: bool = False) -> str:
+        """Name the executor of an action: configured, built in, of its kind, or a worker's pull."""
         kind = self.types.get(action)
         if kind is not None:
             return kind.executor
         if action in BUILTIN_ACTIONS:
             return "builtin"
-        tabs = (name for name, e in self.executors.items() if e.kind == "tab")
-        return next(tabs, "pull") if wants_tab else "pull"
+        if not wants_tab and action != CHAT:
+            return "pull"
+        wanted = "chat" if action == CHAT else "tab"
+        return next((name for name, e in self.executors.items() if e.kind == wanted), "pull")
 
 
 def shown(settings: Settings) -> dict[str, Any]:
@@ -220,14 +333,18 @@ def parse_settings(data: Any) -> Settings:
         raise ConfigError(msg, hint="`rota config` prints every setting") from None
 
 
-def load_settings(path: str | Path | None) -> Settings:
-    """Read a TOML or JSON file; without one, the defaults. Raises ConfigError."""
-    if path is None:
-        return Settings()
-    path = Path(path)
+def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:
+    """Read a TOML or JSON file over presets; without one, the defaults. Raises ConfigError."""
+    data = _read(Path(path)) if path is not None else {}
+    if isinstance(data, dict):
+        data = with_presets(data, presets)
+    return parse_settings(data)
+
+
+def _read(path: Path) -> Any:
     try:
         raw = path.read_bytes()
-        data = orjson.loads(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
+        return orjson.loads(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}"
         raise ConfigError(msg) from error
@@ -235,7 +352,6 @@ def load_settings(path: str | Path | None) -> Settings:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         msg = f"{path} is not {kind}: {error}"
         raise ConfigError(msg) from error
-    return parse_settings(data)
 
 
 def scheduler_changes(changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""One agent's queue: its order, its pause, the ends that come to its tasks while they wait.
+"""One agent's queue: its order, its pause, what comes to its tasks while they wait.
 
-In: news that a task waits or left, cancels, deadlines, moments that have come, revivals, pause and
-resume. Out: `task_cancelled`, `task_expired`, `task_released`, `task_revived`, `agent_paused`,
-`agent_resumed`; it tells the dispatcher when a lane's head changes. The order itself is in the backlog projection, so there is nothing here to lose.
+In: news that a task waits or left, cancels, revivals, deadlines and other moments that have come,
+pause and resume. Out: `task_cancelled`, `task_expired`, `task_released`, `task_revived`,
+`agent_paused`, `agent_resumed`; it tells the dispatcher when a lane's head changes. The order
+itself is in the backlog projection, so there is nothing here to lose.
 """
 
 from __future__ import annotations
@@ -67,13 +68,6 @@ class QueueActor(CooperativeActor):
                 self._dispatcher.tell(HeadChanged(self._agent, message.lane))
         elif kind is TaskLeft:
             self._dispatcher.tell(HeadChanged(self._agent, message.lane))
-        elif kind is ExpireTask:
-            self._record_if(decide_expiry(self._find(message.task), self._journal.now()))
-        elif kind is ReleaseTask:
-            self._record_if(decide_release(self._find(message.task), self._journal.now()))
-        elif kind is EndWait:
-            task, now = self._find(message.task), self._journal.now()
-            self._record_if(decide_queue_timeout(task, message.entry, now))
         elif kind is CancelTask:
             self._decide(message, lambda task: decide_cancel(task, message.reason))
         elif kind is ReviveTask:
@@ -82,6 +76,21 @@ class QueueActor(CooperativeActor):
             self._pause(message)
         elif kind is ResumeAgent:
             self._resume(message)
+        else:
+            self._on_moment(message)
+
+    def _on_moment(self, message: ExpireTask | ReleaseTask | EndWait) -> None:
+        """Do what a moment brings that the timer waited for, if it still means anything."""
+        task, now = self._find(message.task), self._journal.now()
+        event: Event | None = None
+        if type(message) is ExpireTask:
+            event = decide_expiry(task, now)
+        elif type(message) is ReleaseTask:
+            event = decide_release(task, now)
+        elif type(message) is EndWait:
+            event = decide_queue_timeout(task, message.entry, now)
+        if event is not None:
+            self._journal.record(event)
 
     def _decide(self, message: CancelTask | ReviveTask, decide: Callable[[Task], Event]) -> None:
         """Record what somebody asked for, or refuse it."""
@@ -106,10 +115,6 @@ class QueueActor(CooperativeActor):
 
     def _find(self, task_id: str) -> Task | None:
         return self._journal.state.tasks.get(task_id)
-
-    def _record_if(self, event: Event | None) -> None:
-        if event is not None:
-            self._journal.record(event)
 
     def _pause(self, message: PauseAgent) -> None:
         if self._agent not in self._journal.state.control.paused:

@@ -92,6 +92,9 @@ class Routes:
     def _waits(self, task: Task) -> None:
         """Tell of a task that entered its queue."""
         self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
+        self._arm_wait(task)
+
+    def _arm_wait(self, task: Task) -> None:
         if task.plan is not None and task.plan.queue_timeout_ms is not None:
             due = task.ready_at + task.plan.queue_timeout_ms * 1000
             self._cast.timer.tell(m.Arm(due, m.EndWait(task.id, task.entry)))
@@ -241,10 +244,8 @@ class Routes:
             timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
         if task.state is SCHEDULED:
             timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
-        elif task.state is READY and task.plan is not None:
-            if task.plan.queue_timeout_ms is not None:
-                due = task.ready_at + task.plan.queue_timeout_ms * 1000
-                timer.tell(m.Arm(due, m.EndWait(task.id, task.entry)))
+        elif task.state is READY:
+            self._arm_wait(task)
 
     def _of(self, record: Record) -> Task | None:
         return self._tasks.get(record.event.task)  # type: ignore[union-attr]

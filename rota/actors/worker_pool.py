@@ -26,8 +26,8 @@ from rota.domain.attempts import decide_result, decide_start, decide_timeout
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import Results
 from rota.domain.notes import decide_notes
-from rota.eventlog.crash_points import reach
 from rota.errors import InvalidRequest, NotFound, RequestError
+from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
 
 if TYPE_CHECKING:

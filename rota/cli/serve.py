@@ -21,6 +21,7 @@ from rota.cli.output import clean, complain, progress
 from rota.config import Settings, load_settings
 from rota.errors import ConfigError
 from rota.http.server import Server
+from rota.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,14 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - shown, not li
     type=click.Path(dir_okay=False, path_type=Path),
     help="TOML or JSON file of settings; `rota config` prints them all.",
 )
+@click.option(
+    "--preset",
+    "presets",
+    type=click.Choice(sorted(PRESETS)),
+    multiple=True,
+    help="Settings of a document that rota stands in for, under the file's; may be repeated.",
+)
+@click.option("--paused", is_flag=True, help="Dispatch nothing until POST /v1/scheduler/resume.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
 @click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
 def serve_command(
@@ -55,8 +64,10 @@ def serve_command(
     port: int | None,
     data_dir: Path | None,
     config_path: Path | None,
+    presets: tuple[str, ...],
     log_level: str,
     *,
+    paused: bool,
     json_logs: bool,
 ) -> None:
     """Start a server on one data folder.
@@ -70,12 +81,12 @@ def serve_command(
     """
     logs.set_up(log_level, as_json=json_logs)
     try:
-        settings = load_settings(config_path)
+        settings = load_settings(config_path, presets)
     except ConfigError as error:
         where = "" if str(config_path) in error.message else f"{config_path}: "
         msg = where + error.message
         raise ConfigError(msg, hint=error.hint) from error
-    settings = overridden(settings, host=host, port=port, data_dir=data_dir)
+    settings = overridden(settings, host=host, port=port, data_dir=data_dir, paused=paused)
     try:
         failure = uvloop.run(_serve(settings, config_path))
     except OSError as error:
@@ -86,12 +97,20 @@ def serve_command(
 
 
 def overridden(
-    settings: Settings, *, host: str | None, port: int | None, data_dir: Path | None
+    settings: Settings,
+    *,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    paused: bool = False,
 ) -> Settings:
     """Lay the options over the file's settings."""
     over = {"host": host, "port": port, "data_dir": data_dir and str(data_dir)}
     update = {name: value for name, value in over.items() if value is not None}
-    return settings.model_copy(update={"server": settings.server.model_copy(update=update)})
+    sections: dict[str, Any] = {"server": settings.server.model_copy(update=update)}
+    if paused:
+        sections["scheduler"] = settings.scheduler.model_copy(update={"start_paused": True})
+    return settings.model_copy(update=sections)
 
 
 async def _serve(settings: Settings, config_path: Path | None) -> LogError | None:

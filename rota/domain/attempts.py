@@ -52,7 +52,7 @@ def decide_start(task: Task | None, token: int) -> e.TaskStarted | None:
     return e.TaskStarted(task.id, task.agent, task.attempt)
 
 
-def decide_result(  # noqa: PLR0913 - an attempt's end, and the moment it is judged at
+def decide_result(
     task: Task, attempt: int, token: int, outcome: Outcome, now: int, draw: float
 ) -> e.TaskSucceeded | e.TaskFailed | e.AttemptFailed | e.ResultRefused:
     """Accept the result of a valid attempt; refuse any other.

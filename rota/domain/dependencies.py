@@ -107,7 +107,8 @@ def check_cycles(edges: Mapping[str, Iterable[str]], waits_of: WaitsOf) -> None:
             at, rest = stack[-1]
             for task_id in rest:
                 if task_id in path:
-                    raise _cycle([*path][[*path].index(task_id) :] + [task_id])
+                    walked = list(path)
+                    raise _cycle([*walked[walked.index(task_id) :], task_id])
                 if task_id not in done:
                     onward = edges[task_id] if task_id in edges else waits_of(task_id)
                     stack.append((task_id, iter(onward)))

@@ -265,7 +265,7 @@ class TaskExpired(NamedTuple):
 
 
 class TaskCancelled(NamedTuple):
-    """The task was cancelled; `was` is the state it was in, `code` says what for if not on demand."""
+    """The task was cancelled; `was` is its state before, `code` the cause unless asked for."""
 
     task: str
     agent: str

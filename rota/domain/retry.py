@@ -26,6 +26,7 @@ HOPELESS = frozenset(
         "no_executor",
         "result_too_deep",
         "result_too_large",
+        "stream_too_large",
         "tab_invalid",
         "tab_required",
         "unknown_action",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rota.domain.commands import Outcome
 from rota.executors.builtin import BuiltinExecutor
+from rota.executors.chat import ChatExecutor
 from rota.executors.http import HttpExecutor
 from rota.executors.tab import TabExecutor
 
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.executors")
 
-KINDS: dict[str, type[HttpExecutor]] = {"http": HttpExecutor, "tab": TabExecutor}
+KINDS: dict[str, type[HttpExecutor]] = {
+    "http": HttpExecutor,
+    "tab": TabExecutor,
+    "chat": ChatExecutor,
+}
 
 
 def build_executors(settings: Settings) -> dict[str, Executor]:

@@ -22,24 +22,28 @@ from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
-from rota.http.dialects import pinchtab
+from rota.http.dialects import browsermanager, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
-from rota.http.routes import ROUTES, Route
+from rota.http.routes import Route, routes_for
 from rota.http.v1.health import registry_for
+from rota.http.watches import Watches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aiohttp.web_request import BaseRequest
 
-    from rota.config import Settings, TypeSettings
+    from rota.config import Settings
     from rota.http.bridge import Bridge
 
 logger = logging.getLogger("rota.http")
 
-NEEDS_RESTART = ("executors", "webhooks", "server")
-_PROBLEMS = {"pinchtab": pinchtab.problem}
+NEEDS_RESTART = ("executors", "webhooks", "server", "browsermanager")
+_PROBLEMS = {
+    pinchtab.NAME: pinchtab.problem,
+    browsermanager.NAME: browsermanager.problem,
+}
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 
@@ -51,11 +55,13 @@ class App:
         """Serve what `bridge` leads to."""
         self.bridge = bridge
         self.settings = settings
-        self.read = settings if config_path is None else load_settings(config_path)
+        self.presets = settings.presets
+        self.read = settings if config_path is None else load_settings(config_path, self.presets)
         self.config_path = config_path
         self.started_at = bridge.shard.journal.now()
         self.registry = registry_for(bridge.shard)
         self.streams: set[asyncio.Event] = set()
+        self.watches = Watches(bridge.shard)
         self.closing = False
         self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}
@@ -63,7 +69,7 @@ class App:
         self._tokens = {name: token.encode() for name, token in settings.server.tokens.items()}
         self.routes = tuple(
             route
-            for route in ROUTES
+            for route in routes_for(settings.browsermanager.routes)
             if settings.scheduler.enabled or route.dialect != pinchtab.NAME
         )
         for route in self.routes:
@@ -134,8 +140,8 @@ class App:
 
     @staticmethod
     def _problem(error: RotaError, request_id: str, dialect: str) -> web.Response:
-        render = _PROBLEMS.get(dialect, problems.native_body)
-        return problems.response(error, render(error, request_id))
+        body = _PROBLEMS.get(dialect, problems.native_body)(error, request_id)
+        return problems.response(error, body)
 
     def _admit(self, request: BaseRequest, route: Route) -> str:
         """Check who is asking, and give their name."""
@@ -169,23 +175,26 @@ class App:
         """Read the file again and put its limits in force. Raises ConfigError."""
         if self.config_path is None:
             return []
-        fresh = load_settings(self.config_path)
+        fresh = load_settings(self.config_path, self.presets)
         late = [n for n in NEEDS_RESTART if getattr(fresh, n) != getattr(self.read, n)]
         if late:
             logger.warning("%s changed; that needs a restart", " and ".join(late))
         changes = fresh.scheduler.model_dump(include=fresh.scheduler.model_fields_set)
-        return await self.change(changes, fresh.types, source, by)
+        return await self.change(changes, fresh, source, by)
 
     async def change(
         self,
         changes: dict[str, Any],
-        types: dict[str, TypeSettings] | None,
+        fresh: Settings | None,
         source: str,
         by: str,
     ) -> list[str]:
-        """Lay changes of the limits over those in force, one at a time; name what changed."""
+        """Lay changes of the limits over those in force, one at a time; name what changed.
+
+        `fresh` is the file read anew, if it was: its types and dialects come into force, too.
+        """
         known = ("pull", "builtin", *self.settings.executors)
-        for name, kind in (types or {}).items():
+        for name, kind in (fresh.types if fresh is not None else {}).items():
             if kind.executor not in known:
                 msg = f"types.{name}: executor {kind.executor!r} is new, and needs a restart"
                 raise ConfigError(msg)
@@ -193,12 +202,10 @@ class App:
             for fixed in ("enabled", "strategy"):
                 changes.pop(fixed, None)
             scheduler = self.settings.scheduler.model_copy(update=changes)
-            settings = self.settings.model_copy(
-                update={
-                    "scheduler": scheduler,
-                    "types": self.settings.types if types is None else types,
-                }
-            )
+            update: dict[str, Any] = {"scheduler": scheduler}
+            if fresh is not None:
+                update |= {n: getattr(fresh, n) for n in ("types", "agent", "browseros")}
+            settings = self.settings.model_copy(update=update)
             changed = await self.bridge.change_limits(settings.limits(), source, by)
             self.settings = self.bridge.settings = settings
             self.bridge.shard.limits = settings.limits()
@@ -214,6 +221,7 @@ class App:
     def close(self) -> None:
         """End the streams."""
         self.closing = True
+        self.watches.close()
         self._news(0)
 
     def listener(self) -> Listener:

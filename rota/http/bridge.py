@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from rota.actors.system import Shard
     from rota.config import Settings
-    from rota.domain.commands import Limits, SubmitTask
+    from rota.domain.commands import Limits, SubmitBatch, SubmitTask
     from rota.domain.task import Task
     from rota.errors import RotaError
     from rota.executors.guard import CallbackGuard
+    from rota.projections.batches import Batch
 
 
 T = TypeVar("T")
@@ -66,13 +67,15 @@ class Bridge:
         if failure is not None:
             raise StorageUnavailable(failure.message, hint=failure.hint)
 
-    async def submit(self, commands: tuple[SubmitTask, ...]) -> list[m.Admitted | m.Refused]:
+    async def submit(
+        self, commands: tuple[SubmitTask, ...]
+    ) -> list[m.Admitted | m.Refused | RotaError]:
         """Submit tasks, each on its own."""
         self._check_open()
         reply = FutureReply()
         self.shard.admission.tell(m.SubmitTasks(commands, reply))
         self.shard.hurry()
-        answers: list[m.Admitted | m.Refused] = await reply.future
+        answers: list[m.Admitted | m.Refused | RotaError] = await reply.future
         return answers
 
     async def cancel(self, task_id: str, reason: str, by: str) -> str:
@@ -85,6 +88,66 @@ class Bridge:
             raise Conflict(f"task is already {state.value}", details=details)
         return await self._ask_queue(task.agent, m.CancelTask, task_id, reason, by)
 
+    async def retry(self, task_id: str, by: str) -> str:
+        """Give a failed task a new life. Raises NotFound or Conflict."""
+        task = self.task(task_id)
+        if task_id not in self.shard.state.tasks.by_id:
+            details = {"taskId": task.id, "state": task.state.value}
+            msg = "the task ended too long ago to be retried"
+            raise Conflict(msg, details=details, hint="submit it again")
+        return await self._ask_queue(task.agent, m.ReviveTask, task_id, by)
+
+    async def submit_batch(self, command: SubmitBatch) -> m.BatchAdmitted:
+        """Submit a batch, whole. Raises a RequestError."""
+        admitted: m.BatchAdmitted = await self._ask(
+            self.shard.admission, lambda reply: m.SubmitTogether(command, reply)
+        )
+        return admitted
+
+    async def cancel_batch(self, batch_id: str, reason: str, by: str) -> int:
+        """Cancel what has not ended of a batch. Raises NotFound or Conflict."""
+        count: int = await self._ask(
+            self.shard.admission, lambda reply: m.CancelBatch(batch_id, reason, by, reply)
+        )
+        return count
+
+    def batch(self, batch_id: str) -> Batch:
+        """Give a batch. Raises NotFound."""
+        batch = self.shard.archive.batch(batch_id)
+        if batch is None:
+            raise NotFound("batch not found")
+        return batch
+
+    async def note(
+        self,
+        task_id: str,
+        *,
+        lines: tuple[str, ...] = (),
+        level: str = "info",
+        progress: Any = None,
+        by: str = "",
+    ) -> None:
+        """Add log lines or progress to a task. Raises NotFound or Conflict."""
+        task = self.task(task_id)
+        if task_id not in self.shard.state.tasks.by_id:
+            raise Conflict(f"task is already {task.state.value}", details={"taskId": task.id})
+        await self._ask(
+            self.shard.pool,
+            lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply),
+        )
+
+    async def pause_type(self, name: str, *, paused: bool, reason: str, by: str) -> None:
+        """Pause or resume a type."""
+        await self._ask(
+            self.shard.dispatcher, lambda reply: m.PauseType(name, paused, reason, by, reply)
+        )
+
+    async def pause_scheduler(self, *, paused: bool, reason: str, by: str) -> None:
+        """Pause or resume everything."""
+        await self._ask(
+            self.shard.dispatcher, lambda reply: m.PauseScheduler(paused, reason, by, reply)
+        )
+
     async def pause(self, agent: str, reason: str, by: str) -> str:
         """Pause an agent."""
         return await self._ask_queue(agent, m.PauseAgent, reason, by)
@@ -94,19 +157,23 @@ class Bridge:
         return await self._ask_queue(agent, m.ResumeAgent, by)
 
     async def _ask_queue(self, agent: str, message: Any, *values: Any) -> str:
+        answer: str = await self._ask(
+            self.shard.queue(agent), lambda reply: message(*values, reply)
+        )
+        return answer
+
+    async def _ask(self, actor: ActorRef[Any], message: Callable[[FutureReply], Any]) -> Any:
+        """Tell an actor something that wants an answer, and wait for it."""
         self._check_open()
         reply = FutureReply()
-        queue: ActorRef[Any] = self.shard.queue(agent)
-        queue.tell(message(*values, reply))
-        answer: str = await reply.future
-        return answer
+        actor.tell(message(reply))
+        return await reply.future
 
     async def change_limits(self, limits: Limits, source: str, by: str) -> list[str]:
         """Put other limits in force; give the names of those that changed."""
-        self._check_open()
-        reply = FutureReply()
-        self.shard.admission.tell(m.ChangeLimits(limits, source, by, reply))
-        changed: list[str] = await reply.future
+        changed: list[str] = await self._ask(
+            self.shard.admission, lambda reply: m.ChangeLimits(limits, source, by, reply)
+        )
         return changed
 
     def task(self, task_id: str) -> Task:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from rota.errors import InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
-from rota.http.dialects import pinchtab
+from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ M = TypeVar("M", bound=BaseModel)
 VIEWS: dict[str, Callable[[Task], dict[str, Any]]] = {
     "native": views.native,
     "pinchtab": pinchtab.view,
+    "browseros": browseros.view,
+    "browsermanager": browsermanager.view,
 }
 _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 
@@ -39,7 +41,7 @@ _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("app", "bridge", "by", "params", "request", "request_id")
+    __slots__ = ("app", "bridge", "by", "params", "request", "request_id", "route")
 
     def __init__(
         self, app: App, request: BaseRequest, request_id: str, params: dict[str, str], by: str
@@ -51,6 +53,7 @@ class Call:
         self.request_id = request_id
         self.params = params
         self.by = by
+        self.route = request.raw_path.partition("?")[0]
 
     def now(self) -> int:
         """Give the present moment."""

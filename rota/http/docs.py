@@ -12,7 +12,7 @@ import orjson
 from pydantic.json_schema import models_json_schema
 
 from rota import __version__
-from rota.http import models
+from rota.http import answers
 
 if TYPE_CHECKING:
     from rota.http.call import Call
@@ -24,7 +24,7 @@ _REF = "#/components/schemas/{model}"
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     """Write the table of routes as an OpenAPI 3.1 document."""
     used = {model for r in routes for model in (r.body, r.answer) if model is not None}
-    used.add(models.Problem)
+    used.add(answers.Problem)
     ordered = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    problem = _content(models.Problem)
+    problem = _content(answers.Problem)
     name = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
     operation: dict[str, Any] = {
         "summary": route.summary,

@@ -1,8 +1,8 @@
-"""The shapes that come in and go out, as pydantic models.
+"""The shapes that come in natively, as pydantic models.
 
-Request models validate strictly (no coercion) and are the source of /openapi.json. Native bodies
-refuse unknown fields by name; a dialect's bodies ignore them, as the program that it stands in for
-does. Views are built as plain dicts elsewhere; the response models here describe them.
+They validate strictly (no coercion) and are the source of /openapi.json. Native bodies refuse
+unknown fields by name; a dialect's bodies (dialects/models.py) ignore them, as the program that it
+stands in for does.
 """
 
 from __future__ import annotations
@@ -10,21 +10,37 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
 
 from rota.clock import parse_rfc3339
 from rota.config import (
     ACTION_CHARS_MAX,
+    BATCH_MAX,
+    DEADLINE_S_MAX,
+    DEDUP_MS_MAX,
+    DEPENDS_MAX,
     ID_CHARS_MAX,
-    PINCHTAB_BATCH_MAX,
+    KEY_CHARS_MAX,
     PRIORITY_MAX,
     REASON_CHARS_MAX,
     TIMEOUT_MS_MAX,
     URL_CHARS_MAX,
+    RetrySettings,
 )
+from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+_OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 PRIORITY_WORDS = {"critical": 0, "high": 1, "normal": 2, "medium": 2, "low": 3}
 
@@ -75,20 +91,49 @@ def _priority(value: int | str) -> int:
     return value
 
 
+def _own_id(text: str) -> str:
+    """Refuse ids that rota might draw itself, and what does not fit into a path."""
+    if not _OWN_ID.fullmatch(text):
+        msg = "must be letters, digits and . _ : - only"
+        raise ValueError(msg)
+    if text.startswith(("tsk_", "bat_")):
+        msg = "must not begin with tsk_ or bat_, which are rota's own"
+        raise ValueError(msg)
+    return text
+
+
 AgentId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
 AGENT_ID: TypeAdapter[str] = TypeAdapter(AgentId)
 Action = Annotated[str, StringConstraints(max_length=ACTION_CHARS_MAX), AfterValidator(_named)]
+ACTION: TypeAdapter[str] = TypeAdapter(Action)
 Label = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_printable)]
 Reason = Annotated[str, StringConstraints(max_length=REASON_CHARS_MAX), AfterValidator(_printable)]
 Url = Annotated[str, StringConstraints(max_length=URL_CHARS_MAX)]
 Moment = Annotated[str, StringConstraints(max_length=64), AfterValidator(_moment)]
 Priority = Annotated[int | str, AfterValidator(_priority)]
+OwnId = Annotated[str, StringConstraints(max_length=100), AfterValidator(_own_id)]
+Key = Annotated[str, StringConstraints(max_length=KEY_CHARS_MAX), AfterValidator(_named)]
+KEY: TypeAdapter[str] = TypeAdapter(Key)
+TaskId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
+Dependencies = Annotated[list[TaskId], Field(max_length=DEPENDS_MAX)]
+TimeoutMs = Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)]
+Index = Annotated[int, Field(ge=0)]
 
 
 class NativeBody(BaseModel):
     """A body under /v1: strict, and closed to unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+def one_action(body: Any) -> Any:
+    """Let `type` stand for `action`; only one of them may be given."""
+    if isinstance(body, dict) and body.get("type") is not None:
+        if body.get("action") is not None:
+            msg = "give either action or type, not both"
+            raise ValueError(msg)
+        return {**body, "action": body["type"]}
+    return body
 
 
 class DialectBody(BaseModel):
@@ -107,18 +152,86 @@ class TaskFields(BaseModel):
     deadline: Moment | None = Field(None, description="RFC 3339; when it must be done")
 
 
-class SubmitBody(NativeBody, TaskFields):
-    """POST /v1/tasks."""
+class DedupBody(NativeBody):
+    """How a task treats another of the same key."""
 
-    agentId: AgentId = Field(description="whose queue it goes to")
+    key: Key
+    ttlMs: int = Field(0, ge=0, le=DEDUP_MS_MAX, description="also so long after its submission")
+    mode: Literal["reject", "return", "replace"] = "reject"
+
+
+class TaskOptions(BaseModel):
+    """What a task can ask for natively, alone or in a batch."""
+
+    taskId: OwnId | None = Field(None, description="an id of your own choice")
+    type: Action | None = Field(None, description="another name for action")
     priority: Priority = Field(2, description="lower is sooner; or critical, high, normal, low")
     callbackUrl: Url | None = Field(None, description="told when the task ends")
-    timeoutMs: int | None = Field(
-        None, ge=1, le=TIMEOUT_MS_MAX, description="how long one attempt may take"
+    timeoutMs: TimeoutMs | None = Field(None, description="how long one attempt may take")
+    queueTimeoutMs: TimeoutMs | None = Field(
+        None, description="how long it may be ready without being dispatched"
     )
+    notBefore: Moment | None = Field(None, description="RFC 3339; it does not start earlier")
+    delayMs: int | None = Field(
+        None, ge=0, le=DEADLINE_S_MAX * 1000, description="the same, from now"
+    )
+    retry: RetrySettings | None = Field(None, description="when to try again")
     onInterrupt: Literal["retry", "fail"] | None = Field(
         None, description="what to do when the server goes away under an attempt"
     )
+    onMissing: Literal["wait", "fail"] = Field(
+        "wait", description="what to do about a dependency that does not exist"
+    )
+    key: Key | None = Field(None, description="tasks of one key share maxPerKey slots")
+    preempt: bool = Field(False, description="may take the place of a less urgent task")
+
+
+class SubmitBody(NativeBody, TaskOptions, TaskFields):
+    """POST /v1/tasks."""
+
+    agentId: AgentId = Field(description="whose queue it goes to")
+    dependsOn: Dependencies = Field([], description="ids of tasks that must succeed first")
+    idempotencyKey: Key | None = Field(None, description="a repeat answers with the same task")
+    dedup: DedupBody | None = Field(None, description="what to do about an active task like it")
+
+    _named = model_validator(mode="before")(one_action)
+
+
+class BatchItem(NativeBody, TaskOptions, TaskFields):
+    """One task of a native batch."""
+
+    agentId: AgentId | None = Field(None, description="unless given for the whole batch")
+    ref: Label | None = Field(None, description="a name for dependsOn: ref:name")
+    dependsOn: list[TaskId | Index] = Field(
+        [], max_length=DEPENDS_MAX, description="ids, ref:name, or an index into this batch"
+    )
+
+    _named = model_validator(mode="before")(one_action)
+
+
+class BatchBody(NativeBody):
+    """POST /v1/batches: admitted whole or not at all."""
+
+    tasks: list[BatchItem] = Field(min_length=1, max_length=BATCH_MAX)
+    agentId: AgentId | None = Field(None, description="for the items that name none")
+    parallelism: int | None = Field(None, ge=1, le=BATCH_MAX, description="how many at once")
+    callbackUrl: Url | None = Field(None, description="told once, when all have ended")
+    idempotencyKey: Key | None = None
+
+
+class LogBody(NativeBody):
+    """POST /v1/tasks/{id}/logs."""
+
+    lines: list[Annotated[str, StringConstraints(max_length=LINE_CHARS_MAX)]] = Field(
+        min_length=1, max_length=LINES_MAX
+    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class ProgressBody(NativeBody):
+    """POST /v1/tasks/{id}/progress."""
+
+    progress: dict[str, Any] | float | str
 
 
 class ReasonBody(NativeBody):
@@ -131,127 +244,3 @@ class ReloadBody(NativeBody):
     """POST /v1/config/reload: scheduler settings to put in force; empty to re-read the file."""
 
     scheduler: dict[str, Any] | None = None
-
-
-class PinchTabBody(DialectBody, TaskFields):
-    """POST /tasks, PinchTab's."""
-
-    agentId: AgentId
-    priority: Priority = 0
-    callbackUrl: Url | None = None
-
-
-class PinchTabItem(DialectBody, TaskFields):
-    """One task of a PinchTab batch."""
-
-    priority: Priority = 0
-
-
-class PinchTabBatch(DialectBody):
-    """POST /tasks/batch, PinchTab's; its items are validated one by one."""
-
-    agentId: AgentId
-    callbackUrl: Url | None = None
-    tasks: list[PinchTabItem] = Field(min_length=1, max_length=PINCHTAB_BATCH_MAX)
-
-
-class Problem(BaseModel):
-    """Every error."""
-
-    code: str
-    error: str
-    retryable: bool = False
-    details: dict[str, Any] = {}
-    requestId: str = ""
-
-
-class Submitted(BaseModel):
-    """The task is on disk."""
-
-    taskId: str
-    state: str
-    position: int = Field(description="place in the queue, over all agents")
-    createdAt: str
-
-
-class TaskError(BaseModel):
-    """Why a task failed."""
-
-    code: str
-    message: str
-    details: dict[str, Any] = {}
-
-
-class TaskView(BaseModel):
-    """A task, natively; absent values are left out."""
-
-    taskId: str
-    agentId: str
-    action: str
-    state: Literal[
-        "blocked",
-        "scheduled",
-        "ready",
-        "assigned",
-        "running",
-        "succeeded",
-        "failed",
-        "cancelled",
-        "rejected",
-    ]
-    priority: int
-    executor: str
-    dialect: str
-    attempt: int
-    createdAt: str
-    position: int | None = None
-    tabId: str | None = None
-    ref: str | None = None
-    params: dict[str, Any] | None = None
-    deadline: str | None = None
-    timeoutMs: int | None = None
-    callbackUrl: str | None = None
-    assignedAt: str | None = None
-    startedAt: str | None = None
-    completedAt: str | None = None
-    latencyMs: int | None = None
-    interruptions: int | None = None
-    result: Any = None
-    error: TaskError | None = None
-
-
-class TaskPage(BaseModel):
-    """Some tasks, newest first."""
-
-    tasks: list[TaskView]
-    count: int
-    nextCursor: str | None = None
-
-
-class EventView(BaseModel):
-    """A fact, as it lies in the log."""
-
-    seq: int
-    at: int = Field(description="microseconds UTC")
-    kind: str
-    v: int
-    task: str | None = None
-    agent: str | None = None
-    by: str | None = None
-    cause: int | None = None
-    data: dict[str, Any]
-
-
-class EventPage(BaseModel):
-    """Some events, oldest first; ask again with after=next."""
-
-    events: list[EventView]
-    next: int
-    head: int
-
-
-class HeadView(BaseModel):
-    """The end of the log; keep it elsewhere to prove the history later."""
-
-    seq: int
-    digest: str

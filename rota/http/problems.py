@@ -66,6 +66,8 @@ def invalid(error: ValidationError) -> InvalidRequest:
         message = f"missing required field '{where}'"
     elif kind == "extra_forbidden":
         message = f"unknown field '{where}'"
+    elif not where and kind == "value_error":
+        message = first["msg"].removeprefix("Value error, ")
     elif not where:
         message = "the body must be a JSON object"
     else:

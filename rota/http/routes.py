@@ -8,19 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.http import docs, models
-from rota.http.dialects import pinchtab
-from rota.http.v1 import control, events, health, tasks
+from rota.http import answers, docs, models
+from rota.http.dialects import (
+    bare_tasks,
+    browsermanager,
+    browseros,
+    browseros_batches,
+    job_socket,
+    pinchtab,
+)
+from rota.http.dialects import models as bodies
+from rota.http.v1 import batches, control, events, health, tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from pydantic import BaseModel
 
     Handler = Callable[[Any], Awaitable[Any]]
 
-LIST_QUERY = ("agentId", "state", "type", "cursor", "limit", "view")
-FEED_QUERY = ("after", "limit", "kind", "task", "agentId")
+LIST_QUERY = ("agentId", "state", "type", "batchId", "cursor", "limit", "view")
+FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
+JOB_QUERY = ("status", "jobType", "agentId", "cursor", "limit")
 
 
 class Route(NamedTuple):
@@ -39,6 +48,7 @@ class Route(NamedTuple):
 
 
 _TAB = pinchtab.NAME
+_JOBS = browsermanager.NAME
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -47,27 +57,77 @@ ROUTES: tuple[Route, ...] = (
         tasks.submit,
         "Submit a task",
         models.SubmitBody,
-        models.Submitted,
+        answers.Submitted,
         202,
     ),
-    Route("GET", "/v1/tasks", tasks.list_all, "List tasks", None, models.TaskPage, 200, LIST_QUERY),
     Route(
-        "GET", "/v1/tasks/{id}", tasks.get_one, "One task", None, models.TaskView, 200, ("view",)
+        "GET", "/v1/tasks", tasks.list_all, "List tasks", None, answers.TaskPage, 200, LIST_QUERY
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}",
+        tasks.get_one,
+        "One task",
+        None,
+        answers.TaskView,
+        200,
+        ("view", "waitMs"),
     ),
     Route("POST", "/v1/tasks/{id}/cancel", tasks.cancel, "Cancel a task", models.ReasonBody),
+    Route("POST", "/v1/tasks/{id}/retry", tasks.retry, "A new life for a failed task", status=202),
     Route("GET", "/v1/tasks/{id}/events", tasks.events, "A task's history"),
-    Route("GET", "/v1/events", events.feed, "The history", None, models.EventPage, 200, FEED_QUERY),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/logs",
+        tasks.logs,
+        "A task's log",
+        None,
+        answers.LogPage,
+        200,
+        ("cursor", "limit"),
+    ),
+    Route(
+        "POST", "/v1/tasks/{id}/logs", tasks.add_logs, "Add log lines", models.LogBody, status=201
+    ),
+    Route(
+        "POST",
+        "/v1/tasks/{id}/progress",
+        tasks.add_progress,
+        "Say how far it has come",
+        models.ProgressBody,
+        status=201,
+    ),
+    Route(
+        "POST",
+        "/v1/batches",
+        batches.submit,
+        "Submit tasks together",
+        models.BatchBody,
+        answers.BatchSubmitted,
+        202,
+    ),
+    Route("GET", "/v1/batches/{id}", batches.get_one, "One batch", None, answers.BatchView),
+    Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "Cancel a batch", models.ReasonBody),
+    Route(
+        "GET", "/v1/events", events.feed, "The history", None, answers.EventPage, 200, FEED_QUERY
+    ),
     Route(
         "GET",
         "/v1/events/stream",
         events.stream,
         "The history as server-sent events; resume with Last-Event-ID",
-        query=("after", "kind", "task", "agentId"),
+        query=("after", "kind", "task", "agentId", "view"),
     ),
-    Route("GET", "/v1/events/head", events.head, "The end of the log", None, models.HeadView),
+    Route("GET", "/v1/events/head", events.head, "The end of the log", None, answers.HeadView),
     Route("GET", "/v1/agents", control.list_agents, "The agents"),
     Route("POST", "/v1/agents/{id}/pause", control.pause_agent, "Pause", models.ReasonBody),
     Route("POST", "/v1/agents/{id}/resume", control.resume_agent, "Resume an agent"),
+    Route("GET", "/v1/types", control.list_types, "The types of tasks"),
+    Route("POST", "/v1/types/{id}/pause", control.pause_type, "Pause a type", models.ReasonBody),
+    Route("POST", "/v1/types/{id}/resume", control.resume_type, "Resume a type"),
+    Route("GET", "/v1/scheduler", control.get_scheduler, "What is paused"),
+    Route("POST", "/v1/scheduler/pause", control.pause_scheduler, "Pause all", models.ReasonBody),
+    Route("POST", "/v1/scheduler/resume", control.resume_scheduler, "Resume all"),
     Route("GET", "/v1/stats", control.stats, "Counters"),
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
     Route("POST", "/v1/config/reload", control.reload_config, "Reload limits", models.ReloadBody),
@@ -81,25 +141,58 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/tasks",
-        pinchtab.submit,
-        "Submit a task",
-        models.PinchTabBody,
+        bare_tasks.submit,
+        "Submit a task: PinchTab's, or with `instruction` BrowserOS's",
+        bodies.PinchTabBody,
         None,
         202,
         dialect=_TAB,
     ),
-    Route("GET", "/tasks", pinchtab.list_all, "List tasks", query=LIST_QUERY, dialect=_TAB),
-    Route("GET", "/tasks/{id}", pinchtab.get_one, "One task", query=("view",), dialect=_TAB),
-    Route("POST", "/tasks/{id}/cancel", pinchtab.cancel, "Cancel a task", dialect=_TAB),
+    Route("GET", "/tasks", bare_tasks.list_all, "List tasks", query=LIST_QUERY, dialect=_TAB),
+    Route("GET", "/tasks/{id}", bare_tasks.get_one, "One task", query=("view",), dialect=_TAB),
+    Route("DELETE", "/tasks/{id}", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
+    Route("POST", "/tasks/{id}/cancel", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
+    Route("POST", "/tasks/{id}/retry", bare_tasks.retry, "Retry a failed task", dialect=_TAB),
     Route(
         "POST",
         "/tasks/batch",
-        pinchtab.submit_batch,
-        "Submit up to 50 tasks",
-        models.PinchTabBatch,
+        bare_tasks.submit_batch,
+        "Submit up to 50 tasks, or with `instruction` BrowserOS's 100",
+        bodies.PinchTabBatch,
         None,
         202,
         dialect=_TAB,
     ),
+    Route("GET", "/tasks/batch/{id}", browseros_batches.get_one, "One batch", dialect=_TAB),
+    Route("DELETE", "/tasks/batch/{id}", browseros_batches.cancel, "Cancel", dialect=_TAB),
+    Route("GET", "/tasks/stats", browseros.stats, "BrowserOS's tasks by state", dialect=_TAB),
     Route("GET", "/scheduler/stats", pinchtab.stats, "Queue, metrics, limits", dialect=_TAB),
+    Route(
+        "POST", "/api/jobs", browsermanager.submit, "Enqueue a job", bodies.JobBody, dialect=_JOBS
+    ),
+    Route("GET", "/api/jobs", browsermanager.list_all, "Jobs", query=JOB_QUERY, dialect=_JOBS),
+    Route(
+        "GET", "/api/jobs/{id}", browsermanager.get_one, "A job", query=("waitMs",), dialect=_JOBS
+    ),
+    Route("POST", "/api/jobs/{id}/cancel", browsermanager.cancel, "Cancel a job", dialect=_JOBS),
+    Route("GET", "/api/jobs/{id}/logs", browsermanager.logs, "A job's log", dialect=_JOBS),
+    Route(
+        "GET", "/ws/jobs/{id}", job_socket.watch, "A job's transitions (WebSocket)", dialect=_JOBS
+    ),
 )
+
+
+def routes_for(paths: Iterable[str]) -> tuple[Route, ...]:
+    """Add the paths that a configuration maps to types of jobs."""
+    made = (
+        Route(
+            "POST",
+            path,
+            browsermanager.submit_by_path,
+            "Enqueue a job of the path's type",
+            bodies.EnvBody,
+            dialect=_JOBS,
+        )
+        for path in paths
+    )
+    return (*ROUTES, *made)

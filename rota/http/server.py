@@ -17,7 +17,6 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from aiohttp import web
 from watchfiles import awatch
 
@@ -30,10 +29,10 @@ from rota.executors.callback import CallbackSender
 from rota.executors.courier import HttpCourier
 from rota.executors.guard import CallbackGuard
 from rota.executors.runner import AsyncRunner, build_executors
-from rota.http import views
 from rota.http.app import App
 from rota.http.bridge import Bridge
-from rota.http.dialects import pinchtab
+from rota.http.callbacks import renderers
+from rota.http.handlers import EventHandlers, load_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from rota.config import Settings
     from rota.domain.task import Task
     from rota.errors import LogError
+    from rota.http.handlers import Handler
 
 logger = logging.getLogger("rota.server")
 
@@ -50,15 +50,6 @@ SWITCH_INTERVAL_S = 0.0005
 GC_THRESHOLDS = (50_000, 20, 100)
 WATCH_STEP_MS = 1000
 """How often the watcher's thread looks whether the kernel has told it of a change."""
-
-
-def native_callback(task: Task) -> tuple[dict[str, str], bytes]:
-    """Give the headers and the body of a native task's callback."""
-    headers = {"X-Rota-Event": f"task.{task.state.value}", "X-Rota-Task-Id": task.id}
-    return headers, orjson.dumps(views.native(task))
-
-
-RENDERERS = {"native": native_callback, pinchtab.NAME: pinchtab.callback}
 
 
 def check_exposed(settings: Settings) -> None:
@@ -87,8 +78,13 @@ class Server:
         self.config_path = config_path
         self.port = settings.server.port
         self.failure: LogError | None = None
+        self._handlers = [load_handler(path) for path in settings.server.on_event]
         self._stop = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
+
+    def on_event(self, handler: Handler) -> None:
+        """Have a function called with every durable fact from the start on; call it before."""
+        self._handlers.append(handler)
 
     async def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Open the log, fold it, start the actors, then listen. Raises a RotaError or OSError."""
@@ -104,6 +100,8 @@ class Server:
         self._site = web.SockSite(self._http, listener, backlog=1024)
         await self._site.start()
         self.port = listener.getsockname()[1]
+        if self._handlers:
+            self._run_beside(EventHandlers(self.shard, self._handlers).run())
         if self.config_path is not None:
             self._run_beside(self._watch(self.config_path))
 
@@ -143,11 +141,12 @@ class Server:
         )
         self._guard = guard
         self._runner = AsyncRunner(build_executors(s))
-        self._courier = HttpCourier(sender, RENDERERS)
+        self._courier = HttpCourier(sender, renderers(self._find_task))
         self.shard = Shard(
             log,
             AsyncioHost(clock),
             limits=s.limits(),
+            start_paused=s.scheduler.start_paused,
             line=ThreadLine,
             runner=self._runner,
             courier=self._courier,
@@ -201,6 +200,9 @@ class Server:
         await self._courier.close()
         self.shard.close()
         self._guard.close()
+
+    def _find_task(self, task_id: str) -> Task | None:
+        return self.shard.archive.task(task_id)
 
     def _fatal(self, error: LogError) -> None:
         self.failure = error

@@ -1,21 +1,28 @@
 """From a validated body to a command, and to the answer.
 
-The one place where defaults of types and executors are filled in and deadlines are judged, for
-every dialect.
+The one place where defaults of types and executors are filled in and moments are judged, for every
+dialect. A body is any object with the fields of `TaskOptions`; what a dialect does not have is
+absent.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import ValidationError
 
 from rota.actors.messages import Refused
 from rota.clock import rfc3339
 from rota.config import DEADLINE_S_MAX
-from rota.domain.commands import SubmitTask
-from rota.errors import InvalidRequest, QueueFull
-from rota.http.models import moment_us
+from rota.domain.commands import Dedup, SubmitTask
+from rota.errors import InvalidRequest, QueueFull, RotaError
+from rota.http.models import KEY, moment_us
 
 if TYPE_CHECKING:
+    from rota.actors.messages import Admitted
+    from rota.config import RetrySettings
     from rota.http.call import Call
 
 
@@ -26,10 +33,17 @@ def command_from(
     settings = call.bridge.settings
     kind = settings.types.get(body.action)
     timeout_ms = getattr(body, "timeoutMs", None)
+    queue_timeout_ms = getattr(body, "queueTimeoutMs", None)
     on_interrupt = getattr(body, "onInterrupt", None)
+    retry: RetrySettings | None = getattr(body, "retry", None)
     if kind is not None:
         timeout_ms = timeout_ms if timeout_ms is not None else kind.timeout_ms
+        if timeout_ms is not None and timeout_ms > kind.timeout_ms_max:
+            raise _bad("timeoutMs", f"is more than {kind.timeout_ms_max}, the most for this type")
+        queue_timeout_ms = queue_timeout_ms or kind.queue_timeout_ms
         on_interrupt = on_interrupt or kind.on_interrupt
+        retry = retry or kind.retry
+    dedup = getattr(body, "dedup", None)
     return SubmitTask(
         agent,
         body.action,
@@ -46,23 +60,70 @@ def command_from(
         timeout_ms,
         "fail" if on_interrupt == "fail" else None,
         call.by,
+        wanted_id=getattr(body, "taskId", None),
+        key=getattr(body, "key", None),
+        depends=tuple(getattr(body, "dependsOn", ())),
+        on_missing=getattr(body, "onMissing", "wait"),
+        retry=written(retry),
+        queue_timeout_ms=queue_timeout_ms,
+        not_before=_not_before(body, now),
+        preempt=getattr(body, "preempt", False),
+        dedup=Dedup(dedup.key, dedup.ttlMs * 1000, dedup.mode) if dedup is not None else None,
     )
 
 
-async def submit_one(call: Call, command: SubmitTask, waiting: str) -> Any:
-    """Submit one task and answer as every dialect does, with its own word for waiting."""
+def written(retry: RetrySettings | None) -> dict[str, Any] | None:
+    """Write a policy as events carry it; None if it never tries again."""
+    if retry is None or retry.max_attempts == 1:
+        return None
+    return retry.policy().to_dict()
+
+
+def keyed(call: Call, command: Any, given: str | None, raw: Any) -> Any:
+    """Add the idempotency key of the header or the body to a command. Raises InvalidRequest.
+
+    `raw` is the parsed body: a repeat must say the same.
+    """
+    headers = call.request.headers
+    header = headers.get("X-Idempotency-Key") or headers.get("Idempotency-Key")
+    if header is None and given is None:
+        return command
+    if header is not None:
+        try:
+            header = KEY.validate_python(header)
+        except ValidationError as error:
+            raise _bad("X-Idempotency-Key", error.errors()[0]["msg"], "header") from None
+        if given is not None and given != header:
+            raise _bad("idempotencyKey", "differs from the header X-Idempotency-Key")
+    said = {name: value for name, value in raw.items() if name != "idempotencyKey"}
+    text = orjson.dumps([call.route, said], option=orjson.OPT_SORT_KEYS)
+    digest = blake2b(text, digest_size=16).hexdigest()
+    return command._replace(idempotency=header or given, digest=digest)
+
+
+async def admitted(call: Call, command: SubmitTask) -> Admitted:
+    """Submit one task. Raises a RequestError if it is not taken."""
     (answer,) = await call.bridge.submit((command,))
+    if isinstance(answer, RotaError):
+        raise answer
     if isinstance(answer, Refused):
         raise QueueFull(answer.error, code=answer.code, details=answer.details)
-    return call.json(
-        {
-            "taskId": answer.task,
-            "state": waiting,
-            "position": answer.position,
-            "createdAt": rfc3339(answer.created_at),
-        },
-        status=202,
-    )
+    return answer
+
+
+async def submit_one(call: Call, command: SubmitTask, waiting: str | None = None) -> Any:
+    """Submit one task and answer, with the dialect's own word for waiting if it has but one."""
+    answer = await admitted(call, command)
+    body: dict[str, Any] = {
+        "taskId": answer.task,
+        "state": waiting or answer.state,
+        "position": answer.position,
+        "createdAt": rfc3339(answer.created_at),
+    }
+    if answer.known:
+        body[answer.known] = True
+        return call.json(body, status=200)
+    return call.json(body, status=202)
 
 
 def deadline_us(text: str | None, now: int) -> int | None:
@@ -71,8 +132,26 @@ def deadline_us(text: str | None, now: int) -> int | None:
         return None
     at = moment_us(text)
     if at <= now:
-        raise InvalidRequest("field 'deadline': is in the past", details={"field": "deadline"})
+        raise _bad("deadline", "is in the past")
+    return _within_reason("deadline", at, now)
+
+
+def _not_before(body: Any, now: int) -> int | None:
+    """Read when a task may start at the earliest; a moment that has passed is none."""
+    moment, delay_ms = getattr(body, "notBefore", None), getattr(body, "delayMs", None)
+    if moment is not None and delay_ms is not None:
+        raise _bad("delayMs", "give either notBefore or delayMs, not both")
+    if delay_ms:
+        return now + int(delay_ms) * 1000
+    at = moment_us(moment) if moment is not None else 0
+    return _within_reason("notBefore", at, now) if at > now else None
+
+
+def _within_reason(field: str, at: int, now: int) -> int:
     if at > now + DEADLINE_S_MAX * 1_000_000:
-        msg = f"field 'deadline': is more than {DEADLINE_S_MAX // 86400} days away"
-        raise InvalidRequest(msg, details={"field": "deadline"})
+        raise _bad(field, f"is more than {DEADLINE_S_MAX // 86400} days away")
     return at
+
+
+def _bad(field: str, problem: str, what: str = "field") -> InvalidRequest:
+    return InvalidRequest(f"{what} '{field}': {problem}", details={"field": field})

@@ -29,11 +29,13 @@ async def list_tasks(
     *,
     rows: int,
     rows_max: int,
+    dialect: str | None = None,
 ) -> tuple[list[Task], str | None]:
     """Give the tasks that the query asks for, and the cursor of the next page if there is one."""
     agent = call.query("agentId")
-    action = call.query("type") or call.query("action")
-    states = _states(call.query("state"), words)
+    action = call.query("type") or call.query("action") or call.query("jobType")
+    states = _states(call.query("state") or call.query("status"), words)
+    batch = call.query("batchId")
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
     kept = call.bridge.shard.state.tasks
@@ -47,6 +49,8 @@ async def list_tasks(
             (agent is None or task.agent == agent)
             and (states is None or task.state in states)
             and (action is None or task.action == action)
+            and (dialect is None or task.dialect == dialect)
+            and (batch is None or (task.plan is not None and task.plan.batch == batch))
             and kept.is_kept(task, now)
         ):
             if len(found) == limit:

@@ -5,12 +5,18 @@ Absent values are left out, never shown as a zero date. `latencyMs` is from star
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from pydantic.alias_generators import to_camel
+
 from rota.clock import rfc3339
+from rota.domain.retry import RetryPolicy
+from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
-    from rota.domain.task import Task
+    from rota.domain.task import Plan, Task
+    from rota.projections.batches import Batch
 
 
 def native(task: Task) -> dict[str, Any]:
@@ -32,11 +38,75 @@ def native(task: Task) -> dict[str, Any]:
         view["assignedAt"] = rfc3339(task.assigned_at)
     if task.interruptions:
         view["interruptions"] = task.interruptions
+    if task.plan is not None:
+        _add_plan(view, task, task.plan)
+    if task.notes is not None and task.notes.progress is not None:
+        view["progress"] = task.notes.progress
     if task.error is not None:
-        view["error"] = {"code": task.error_code, "message": task.error}
+        error = {"code": task.error_code, "message": task.error}
         if task.error_details:
-            view["error"]["details"] = task.error_details
+            error["details"] = task.error_details  # type: ignore[assignment]
+        view["error" if task.state in TERMINAL else "lastError"] = error
     return view
+
+
+def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
+    """Add what a task asked for beyond the plain, and what it waits for."""
+    for field, name in _PLANNED:
+        value = getattr(plan, field)
+        if value is not None:
+            view[name] = value
+    if plan.depends:
+        view["dependsOn"] = list(plan.depends.values())
+    if task.state is BLOCKED:
+        view["waitingFor"] = sorted(task.waits or ())
+    if plan.not_before is not None:
+        view["notBefore"] = rfc3339(plan.not_before)
+    if task.state is SCHEDULED:
+        view["nextAttemptAt"] = rfc3339(task.next_at)
+    if plan.retry is not None:
+        policy = RetryPolicy(**plan.retry)
+        view["maxAttempts"] = policy.max_attempts
+        view["retry"] = {
+            to_camel(name): value for name, value in policy._asdict().items() if value is not None
+        }
+
+
+_PLANNED = (
+    ("key", "key"),
+    ("batch", "batchId"),
+    ("queue_timeout_ms", "queueTimeoutMs"),
+    ("preempt", "preempt"),
+    ("idempotency", "idempotencyKey"),
+    ("dedup", "dedupKey"),
+)
+
+
+def batch_view(batch: Batch, tasks: list[Task | None]) -> dict[str, Any]:
+    """Show a batch natively: how many of its tasks are where, and how far it has come."""
+    ended = len(batch.tasks) - batch.left
+    view: dict[str, Any] = {
+        "batchId": batch.id,
+        "state": "finished" if batch.finished_at else "running",
+        "total": len(batch.tasks),
+        "counts": state_counts(batch, tasks),
+        "progress": round(ended / len(batch.tasks), 4) if batch.tasks else 1.0,
+        "tasks": [{"taskId": t.id, "state": t.state.value} for t in tasks if t is not None],
+        "createdAt": rfc3339(batch.created_at),
+    }
+    if batch.parallelism is not None:
+        view["parallelism"] = batch.parallelism
+    if batch.callback is not None:
+        view["callbackUrl"] = batch.callback
+    if batch.finished_at:
+        view["completedAt"] = rfc3339(batch.finished_at)
+    return view
+
+
+def state_counts(batch: Batch, tasks: list[Task | None]) -> dict[str, int]:
+    """Count a batch's tasks by state, the live ones only where there are any."""
+    live = Counter(t.state.value for t in tasks if t is not None and t.state not in TERMINAL)
+    return {**live, **batch.fates}
 
 
 _PLAIN = (

@@ -1,7 +1,8 @@
 """The callbacks that are owed, and how many were delivered or given up.
 
 A delivery comes into being with the terminal event of a task, or the finish of a batch, that has a
-callback, so none can be lost between the two. It goes by the id of that task or batch. Its id is made from that event's seq: the same in every replay.
+callback, so none can be lost between the two. It is kept under the id of that task or batch; its
+own id is made from that event's seq: the same in every replay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The keys that clients gave: idempotency keys and dedup keys, and which task each stands for.
 
 A key belongs to the principal who used it. An idempotency key is held until `IDEMPOTENCY_US` after
-its task or batch has ended, a dedup key while its task is active and until its own `until`. Both are
-forgotten by the time of the records, so a replay holds what the live server held.
+its task or batch has ended, a dedup key while its task is active and until its own `until`. Both
+are forgotten by the time of the records, so a replay holds what the live server held.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class State:
 
     def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
         """Who folds the facts about a task, in order."""
-        tasks, backlog, slots = self.tasks, self.backlog, self.slots
+        backlog, slots = self.backlog, self.slots
         stats, dependencies = self.stats, self.dependencies
         ended: tuple[TaskHandler, ...] = (
             self._on_ended,

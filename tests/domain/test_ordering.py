@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.domain import events as e
-from rota.domain.ordering import AgentOrder, LaneOrder
 from rota.domain.fold import born
+from rota.domain.ordering import AgentOrder, LaneOrder
+from rota.domain.task import lane_of
 
 if TYPE_CHECKING:
     from rota.domain.task import Task
+
+ECHO, SCAN = lane_of("builtin", "echo"), lane_of("builtin", "scan")
 
 
 def waiting_task(seq: int, priority: int = 2, action: str = "echo") -> Task:
@@ -77,7 +80,7 @@ def test_an_entry_that_was_left_behind_does_not_count_when_the_task_is_back() ->
 
 def test_an_empty_lane_has_no_head() -> None:
     assert LaneOrder().head() is None
-    assert AgentOrder(1).head(("builtin", "echo")) is None
+    assert AgentOrder(1).head(ECHO) is None
 
 
 def test_a_lane_that_is_mostly_dead_is_rebuilt() -> None:
@@ -97,7 +100,7 @@ def test_an_agent_drops_a_lane_with_its_last_task() -> None:
     order.push(echo)
     order.push(scan)
     leave(order, echo)
-    assert list(order.lanes) == [("builtin", "scan")]
+    assert list(order.lanes) == [SCAN]
     assert order.waiting == 1
     leave(order, scan)
     assert not order.lanes
@@ -126,7 +129,7 @@ def play(pick: Random, moves: int) -> None:
             order.push(task)
             present.append(task)
         assert order.waiting == len(present)
-        for lane in (("builtin", "echo"), ("builtin", "scan")):
+        for lane in (ECHO, SCAN):
             expected = sorted(
                 (task for task in present if task.lane == lane),
                 key=lambda task: (task.priority, task.created_seq),

@@ -5,16 +5,20 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, get_args
 
+import orjson
 import pytest
 from support.builders import (
     START_US,
     assigned,
+    attempt_failed,
     cancelled,
     expired,
     failed,
     history,
     interrupted,
     rejected,
+    released,
+    revived,
     started,
     submitted,
     succeeded,
@@ -26,23 +30,27 @@ from rota.domain.attempts import (
     decide_cancel,
     decide_expiry,
     decide_interruption,
+    decide_queue_timeout,
+    decide_release,
     decide_result,
+    decide_revival,
     decide_start,
     decide_timeout,
 )
 from rota.domain.commands import Outcome
+from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve, first_state
 from rota.domain.task import (
     IN_FLIGHT,
     MOVES,
     ROW,
-    TASK_EVENTS,
     TERMINAL,
     WAITING,
+    Notes,
+    Plan,
     Task,
     TaskState,
-    born,
-    evolve,
     is_legal,
+    lane_of,
     limits_of,
 )
 from rota.errors import RotaError
@@ -56,7 +64,13 @@ SAMPLES: dict[str, Any] = {
     "task_failed": failed(),
     "task_expired": expired(),
     "task_cancelled": cancelled(reason="x"),
+    "attempt_failed": attempt_failed(next_at=START_US + 7),
     "attempt_interrupted": interrupted(),
+    "task_released": released(),
+    "task_delayed": e.TaskDelayed("t1", "a1", START_US + 7),
+    "task_revived": revived(),
+    "task_logged": e.TaskLogged("t1", "a1", ["one", "two"]),
+    "task_progressed": e.TaskProgressed("t1", "a1", {"percent": 50}),
     "result_refused": e.ResultRefused("t1", "a1", 1, "failed"),
     "delivery_succeeded": e.DeliverySucceeded("t1", "a1", "d", 1, 200),
     "delivery_failed": e.DeliveryFailed("t1", "a1", "d", 1, 500, "x", START_US),
@@ -65,9 +79,9 @@ SAMPLES: dict[str, Any] = {
 BIRTHS = {"task_submitted", "task_rejected"}
 
 
-def in_state(state: TaskState) -> Task:
+def in_state(state: TaskState, **plan: Any) -> Task:
     """A task that is in this state, however it came there."""
-    task = born(e.Record(1, START_US, submitted(deadline=START_US, timeout_ms=1)))
+    task = born(e.Record(1, START_US, submitted(deadline=START_US, timeout_ms=1, **plan)))
     if state not in WAITING:
         evolve(task, e.Record(2, START_US, assigned()))
     task.state = state
@@ -80,11 +94,14 @@ def decisions(state: TaskState) -> list[Any]:
     good, bad = Outcome(ok=True), Outcome(ok=False, code="x", error="y")
     asked: list[tuple[Any, ...]] = [
         (decide_start, 2),
-        (decide_result, 1, 2, good),
-        (decide_result, 1, 2, bad),
+        (decide_result, 1, 2, good, late, 0.0),
+        (decide_result, 1, 2, bad, late, 0.0),
         (decide_cancel, ""),
         (decide_expiry, late),
-        (decide_timeout, 2, late),
+        (decide_timeout, 2, late, 0.0),
+        (decide_release, late),
+        (decide_queue_timeout, 0, late),
+        (decide_revival,),
     ]
     if state is TaskState.READY:
         asked.append((decide_assignment,))
@@ -95,9 +112,14 @@ def decisions(state: TaskState) -> list[Any]:
         running = in_state(TaskState.RUNNING)
         running.on_interrupt = "fail"
         found.append(decide_interruption(running, "server restarted")[-1])
-    for decide, *args in asked:
+    plans: list[dict[str, Any]] = [
+        {},
+        {"retry": {"max_attempts": 2}, "queue_timeout_ms": 1},
+        {"not_before": late + 1},
+    ]
+    for (decide, *args), plan in product(asked, plans):
         try:
-            event = decide(in_state(state), *args)
+            event = decide(in_state(state, **plan), *args)
         except RotaError:
             continue
         if event is not None and not isinstance(event, e.ResultRefused):
@@ -118,9 +140,15 @@ def test_the_table_names_only_kinds_that_exist() -> None:
     assert {kind for moves in MOVES.values() for kind in moves} <= KINDS
 
 
-def test_what_has_ended_stays_as_it_is() -> None:
-    for state in TERMINAL:
+def test_what_has_ended_stays_as_it_is_and_only_a_failed_task_is_revived() -> None:
+    for state in TERMINAL - {TaskState.FAILED}:
         assert MOVES[state] == {}
+    assert MOVES[TaskState.FAILED] == {"task_revived": TaskState.READY}
+
+
+def test_the_folds_are_those_of_the_moves_and_of_the_notes() -> None:
+    assert {kind for moves in MOVES.values() for kind in moves} == KINDS
+    assert set(FOLDS) == {*TASK_EVENTS, *NOTES} - {e.TaskSubmitted, e.TaskRejected}
 
 
 @pytest.mark.parametrize(("state", "kind"), list(product(TaskState, sorted(KINDS))))
@@ -128,7 +156,7 @@ def test_every_move_is_legal_or_decided_by_nobody(state: TaskState, kind: str) -
     granted = {kind_of(type(event)) for event in decisions(state)}
     if not is_legal(state, kind):
         assert kind not in granted, f"{kind} is granted in {state} and not in the table"
-    elif state not in (TaskState.BLOCKED, TaskState.SCHEDULED):
+    else:
         assert kind in granted, f"{kind} is in the table for {state} and nobody grants it"
 
 
@@ -143,6 +171,26 @@ def test_a_legal_move_leads_where_the_table_says(state: TaskState) -> None:
 def test_the_births_lead_where_the_table_says() -> None:
     assert born(e.Record(1, START_US, submitted())).state is MOVES[None]["task_submitted"]
     assert born(e.Record(1, START_US, rejected())).state is MOVES[None]["task_rejected"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, "ready"),
+        ({"waits": []}, "ready"),
+        ({"waits": ["p"]}, "blocked"),
+        ({"waits": ["p"], "not_before": START_US + 1}, "blocked"),
+        ({"not_before": START_US + 1}, "scheduled"),
+        ({"not_before": START_US}, "ready"),
+        ({"not_before": 0}, "ready"),
+    ],
+)
+def test_what_a_task_asks_for_says_where_it_begins(fields: dict[str, Any], state: str) -> None:
+    event = submitted(**fields)
+    task = born(e.Record(1, START_US, event))
+    assert task.state == first_state(event, START_US) == state
+    assert task.waits == ({"p"} if state == "blocked" else None)
+    assert task.next_at == (START_US + 1 if state == "scheduled" else 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -201,8 +249,9 @@ def test_a_submitted_task_knows_what_was_asked() -> None:
         position=4,
     )
     task = born(e.Record(3, START_US, event, "ann"))
-    for name in set(event._fields) - {"task"}:
+    for name in set(event._fields) - {"task", "waits", *Plan._fields}:
         assert getattr(task, name) == getattr(event, name), name
+    assert (task.plan, task.waits) == (None, None)
     assert (task.id, task.by, task.created_at, task.created_seq) == ("t1", "ann", START_US, 3)
     assert (task.attempt, task.holds, task.is_terminal) == (0, False, False)
 
@@ -219,19 +268,89 @@ def test_the_token_of_an_attempt_is_the_seq_of_its_assignment() -> None:
     assert (task.token, task.attempt, task.assigned_at) == (42, 1, START_US + 1)
 
 
-def test_the_first_start_is_when_the_task_started() -> None:
+def test_a_task_keeps_its_plan_as_it_was_given() -> None:
+    plan = Plan(
+        key="k",
+        batch="b",
+        parallelism=2,
+        depends={"one": "t0"},
+        retry={"max_attempts": 3},
+        queue_timeout_ms=5,
+        not_before=START_US + 9,
+        preempt=True,
+        idempotency="i",
+        digest="d",
+        dedup="x",
+        dedup_until=START_US + 8,
+    )
+    assert None not in plan, "every field is given"
+    task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))
+    assert (task.plan, task.waits) == (plan, {"t0"})
+    assert task.lane == ("builtin", "echo", "k", "2:b")
+
+
+def test_the_latest_start_is_when_the_task_started() -> None:
     task = in_state(TaskState.ASSIGNED)
     evolve(task, e.Record(3, START_US + 3, started()))
     evolve(task, e.Record(4, START_US + 4, interrupted()))
     evolve(task, e.Record(5, START_US + 5, assigned()))
+    assert task.started_at == 0
     evolve(task, e.Record(6, START_US + 6, started()))
-    assert task.started_at == START_US + 3
+    assert task.started_at == START_US + 6
+
+
+def test_a_failed_attempt_says_why_until_another_succeeds() -> None:
+    task = in_state(TaskState.RUNNING)
+    evolve(task, e.Record(3, START_US + 3, attempt_failed(next_at=START_US + 9, code="x")))
+    assert (task.state, task.next_at, task.error_code) == ("scheduled", START_US + 9, "x")
+    evolve(task, e.Record(4, START_US + 9, released(after="backoff")))
+    assert (task.state, task.next_at, task.ready_at) == ("ready", 0, START_US + 9)
+    evolve(task, e.Record(5, START_US + 9, assigned(attempt=2)))
+    evolve(task, e.Record(6, START_US + 9, succeeded(attempt=2)))
+    assert (task.state, task.error_code, task.error) == ("succeeded", None, None)
+
+
+def test_a_revived_task_begins_anew_and_keeps_counting_its_attempts() -> None:
+    task = in_state(TaskState.RUNNING)
+    task.interruptions = 3
+    evolve(task, e.Record(3, START_US + 3, failed(details={"n": 1})))
+    evolve(task, e.Record(4, START_US + 4, revived()))
+    assert (task.state, task.ready_at, task.finished_at) == ("ready", START_US + 4, 0)
+    assert (task.error, task.error_code, task.error_details) == (None, None, None)
+    assert (task.attempt, task.spent_before, task.interruptions) == (1, 1, 0)
+
+
+def test_notes_are_counted_and_the_last_report_is_kept() -> None:
+    task = in_state(TaskState.RUNNING)
+    assert task.notes is None
+    evolve(task, e.Record(3, START_US, SAMPLES["task_logged"]))
+    evolve(task, e.Record(4, START_US, SAMPLES["task_progressed"]))
+    evolve(task, e.Record(5, START_US, e.TaskProgressed("t1", "a1", 0)))
+    assert task.notes == Notes(lines=2, reports=2, progress=0)
+
+
+def test_a_cancelled_task_says_what_for() -> None:
+    for event, code in (
+        (cancelled(reason="enough"), "cancelled"),
+        (cancelled(reason="dependency x failed", code="dependency_failed"), "dependency_failed"),
+        (cancelled(), None),
+    ):
+        task = in_state(TaskState.READY)
+        evolve(task, e.Record(2, START_US, event))
+        assert (task.state, task.error_code, task.error) == (
+            "cancelled",
+            code,
+            event.reason or None,
+        )
 
 
 def test_an_expired_task_says_which_clock_ran_out() -> None:
     task = in_state(TaskState.READY)
     evolve(task, e.Record(2, START_US, expired()))
     assert (task.state, task.error_code) == ("failed", "deadline_exceeded")
+    task = in_state(TaskState.READY)
+    evolve(task, e.Record(2, START_US, e.TaskExpired("t1", "a1", "queue_timeout", "too long")))
+    assert (task.state, task.error_code) == ("failed", "queue_timeout_exceeded")
 
 
 def test_a_task_comes_back_from_its_row() -> None:
@@ -244,6 +363,23 @@ def test_a_task_comes_back_from_its_row() -> None:
     assert len(ROW) == len(task.to_row())
 
 
+def test_a_task_with_a_plan_and_notes_comes_back_from_a_snapshot() -> None:
+    plan = {"key": "k", "batch": "b", "parallelism": 2, "retry": {"max_attempts": 3}}
+    task = born(e.Record(1, START_US, submitted(waits=["y", "x"], depends={"y": "y"}, **plan)))
+    evolve(task, e.Record(2, START_US, SAMPLES["task_logged"]))
+    again = Task.from_row(orjson.loads(orjson.dumps(task.to_row())))
+    assert (again.plan, again.notes, again.waits) == (task.plan, task.notes, task.waits)
+    assert (type(again.plan), type(again.notes)) == (Plan, Notes)
+    assert again.lane is task.lane
+
+
 def test_only_pushed_tasks_count_toward_the_push_limit() -> None:
-    assert limits_of(("builtin", "echo")) == ("push", "type:echo")
-    assert limits_of(("pull", "echo")) == ("type:echo",)
+    assert limits_of(lane_of("builtin", "echo")) == ("push", "type:echo")
+    assert limits_of(lane_of("pull", "echo")) == ("type:echo",)
+
+
+def test_keys_and_bounded_batches_are_limits_too() -> None:
+    lane = lane_of("builtin", "echo", "shop", "2:b1")
+    assert limits_of(lane) == ("push", "type:echo", "key:shop", "batch:2:b1")
+    unbounded = born(e.Record(1, START_US, submitted(batch="b1", key="shop")))
+    assert limits_of(unbounded.lane) == ("push", "type:echo", "key:shop")

@@ -36,6 +36,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     type(None): st.none(),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     list[str]: st.lists(TEXT, max_size=3),
+    dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
 }
 
 
@@ -49,7 +50,14 @@ def of_type(annotation: Any) -> st.SearchStrategy[Any]:
 def of_class(cls: type[Any]) -> st.SearchStrategy[Any]:
     """Give events of a class."""
     hints = typing.get_type_hints(cls)
-    return st.tuples(*(of_type(hints[name]) for name in cls._fields)).map(lambda v: cls(*v))
+    values = [of_field(hints[name], optional=name in cls._field_defaults) for name in cls._fields]
+    return st.tuples(*values).map(lambda v: cls(*v))
+
+
+def of_field(annotation: Any, *, optional: bool) -> st.SearchStrategy[Any]:
+    """Give values of a field; one without a default always says something."""
+    values = of_type(annotation)
+    return values if optional else values.filter(lambda value: value is not None)
 
 
 RECORDS = st.builds(

@@ -229,6 +229,20 @@ def test_progress_that_is_stopped_tells_no_more(monkeypatch: pytest.MonkeyPatch)
     assert asyncio.run(go()) == [1]
 
 
+def test_an_attempt_that_has_ended_tells_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "PROGRESS_EVERY_S", 0.02)
+
+    async def go() -> None:
+        listener = Listener()
+        async with receiving(HEAD + chunk(event(1) + event(2)) + b"0\r\n\r\n") as receiver:
+            assert (await ask(receiver.url(), listener)).ok
+            already = list(listener.told)
+            await asyncio.sleep(0.03)  # its next note would have come by now
+            assert listener.told == already
+
+    asyncio.run(go())
+
+
 def test_the_bounds_are_as_documented() -> None:
     bounds = (chat.STREAM_BYTES_MAX, chat.PROGRESS_EVERY_S, chat.PROGRESS_MAX)
     assert bounds == (64 << 20, 0.2, 1000)

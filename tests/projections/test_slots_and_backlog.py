@@ -21,12 +21,13 @@ from support.builders import (
 )
 
 from rota.domain import events as e
-from rota.domain.task import limits_of
+from rota.domain.task import lane_of, limits_of
 
 if TYPE_CHECKING:
     from rota.domain.events import Event
     from rota.projections.state import State
 
+ECHO = lane_of("builtin", "echo")
 RUNNING = (submitted(), assigned(), started())
 ENDS: dict[str, Event] = {
     "succeeded": succeeded(),
@@ -74,7 +75,7 @@ def test_an_interruption_frees_the_slot_and_queues_the_task_once() -> None:
     assert taken(state) == (0, 0, 0, 0)
     assert (state.backlog.total, state.backlog.of_agent("a1")) == (1, 1)
     order = state.backlog.orders["a1"]
-    assert [task.id for task in order.lanes[("builtin", "echo")]] == ["t1"]
+    assert [task.id for task in order.lanes[ECHO]] == ["t1"]
 
 
 def test_an_interruption_that_ends_the_task_leaves_it_nowhere() -> None:
@@ -87,7 +88,7 @@ def test_an_interruption_that_ends_the_task_leaves_it_nowhere() -> None:
 def test_a_waiting_task_that_ends_leaves_its_queue_once(end: Event) -> None:
     state = fold(records_of([submitted(), submitted("t2"), end, end]))
     assert (state.backlog.total, state.backlog.of_agent("a1")) == (1, 1)
-    head = state.backlog.orders["a1"].head(("builtin", "echo"))
+    head = state.backlog.orders["a1"].head(ECHO)
     assert head is not None
     assert head.id == "t2"
 
@@ -105,7 +106,7 @@ def test_an_agent_without_waiting_tasks_has_no_order() -> None:
 def test_an_interrupted_task_is_as_old_as_it_was() -> None:
     """It goes before those that were submitted after it."""
     state = fold(records_of([submitted(), assigned(), submitted("t2"), interrupted()]))
-    assert [t.id for t in state.backlog.orders["a1"].lanes[("builtin", "echo")]] == ["t1", "t2"]
+    assert [t.id for t in state.backlog.orders["a1"].lanes[ECHO]] == ["t1", "t2"]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -30,7 +30,7 @@ from rota.eventlog.port import Snapshot
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
-    from rota.domain.task import Task
+    from rota.domain.task import Lane, Task
 
 CUTS = 50
 LENGTH = 1500
@@ -48,7 +48,7 @@ def counted(state: State) -> tuple[dict[str, int], int, dict[str, int], int]:
     return waiting, sum(waiting.values()), flying, sum(flying.values())
 
 
-def orders(state: State) -> dict[str, dict[tuple[str, str], list[str]]]:
+def orders(state: State) -> dict[str, dict[Lane, list[str]]]:
     """Give every agent's lanes, in the order in which they will be served."""
     return {
         agent: {lane: [task.id for task in queue] for lane, queue in order.lanes.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from support.builders import (
     START_US,
     assigned,
+    attempt_failed,
     cancelled,
     expired,
     failed,
@@ -15,6 +16,8 @@ from support.builders import (
     interrupted,
     records_of,
     rejected,
+    released,
+    revived,
     server_started,
     started,
     submitted,
@@ -73,6 +76,37 @@ def test_interruptions_and_refused_results_are_counted() -> None:
     assert totals(*events) == {"submitted": 1, "dispatched": 1, "interrupted": 1, "refused": 1}
 
 
+def test_an_attempt_that_is_tried_again_counts_as_retried_and_not_as_failed() -> None:
+    run = (assigned(), started(), attempt_failed(), released(after="backoff"))
+    counted = totals(submitted(), *run, assigned(attempt=2), started(attempt=2), succeeded())
+    assert counted == {
+        "submitted": 1,
+        "dispatched": 2,
+        "executed": 2,
+        "retried": 1,
+        "completed": 1,
+    }
+
+
+def test_a_task_that_lives_again_counts_each_of_its_ends() -> None:
+    again = (revived(), assigned(attempt=2), succeeded(attempt=2))
+    counted = totals(submitted(), assigned(), failed(), *again)
+    assert counted == {"submitted": 1, "dispatched": 2, "failed": 1, "completed": 1}
+
+
+def test_a_task_waits_for_its_dispatch_from_the_moment_it_is_ready() -> None:
+    """What it spent blocked, delayed or backing off is not the dispatcher's doing."""
+    state = at(
+        (0, submitted(waits=["p"], depends={"p": "p"})),
+        (400, released()),
+        (410, assigned()),
+        (420, attempt_failed(next_at=START_US + 900_000)),
+        (900, released(after="backoff")),
+        (903, assigned(attempt=2)),
+    )
+    assert state.stats.totals["dispatch_wait_us"] == (10 + 3) * 1000
+
+
 def test_dispatch_latency_runs_from_entering_the_queue_to_dispatch() -> None:
     state = at(
         (0, submitted()),
@@ -116,11 +150,13 @@ def test_agents_are_counted_apart() -> None:
 
 
 def test_the_agents_add_up_to_the_totals() -> None:
-    state = fold(history(seed=31, length=1500))
+    records = history(seed=31, length=1500)
+    state = fold(records)
+    lives = sum(isinstance(record.event, e.TaskRevived) for record in records)
     for name in PER_AGENT:
         of_agents = sum(counts[name] for counts in state.stats.agents.values())
         assert of_agents == state.stats.totals[name] > 0
-    assert state.stats.totals["submitted"] == (
+    assert state.stats.totals["submitted"] + lives == (
         state.stats.totals["completed"]
         + state.stats.totals["failed"]
         + state.stats.totals["cancelled"]

@@ -13,22 +13,45 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rota.domain import events as e
-from rota.domain.admission import decide_submission
+from rota.domain.admission import (
+    check_same,
+    decide_batch,
+    decide_submission,
+    duplicate,
+    submitted_batch,
+    why_full,
+)
 from rota.domain.attempts import (
     decide_assignment,
     decide_cancel,
     decide_expiry,
     decide_interruption,
+    decide_preemption,
+    decide_queue_timeout,
+    decide_release,
     decide_result,
+    decide_revival,
     decide_start,
     decide_timeout,
 )
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import PULL, Dedup, Limits, Outcome, SubmitBatch, SubmitTask
 from rota.domain.delivery import DeliveryReport, decide_delivery
-from rota.domain.task import IN_FLIGHT, ORDERLY, READY, TERMINAL, Task
+from rota.domain.dependencies import (
+    Prospects,
+    check_cycles,
+    decide_dependencies,
+    doom_reason,
+    resolve,
+)
+from rota.domain.dispatch import Turns
+from rota.domain.notes import LEVELS, decide_notes
+from rota.domain.retry import RetryPolicy
+from rota.domain.task import BLOCKED, FAILED, IN_FLIGHT, ORDERLY, READY, SCHEDULED, TERMINAL, Task
+from rota.errors import RequestError
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import encode, subject_of
 from rota.eventlog.port import Head, Stored
+from rota.projections import keys
 from rota.projections.control import limits_to
 from rota.projections.state import State
 
@@ -79,15 +102,43 @@ def failed(task: str = "t1", agent: str = "a1", attempt: int = 1, **fields: Any)
 
 
 def cancelled(
-    task: str = "t1", agent: str = "a1", was: str = "ready", reason: str = ""
+    task: str = "t1",
+    agent: str = "a1",
+    was: str = "ready",
+    reason: str = "",
+    code: str | None = None,
 ) -> e.TaskCancelled:
     """A cancellation."""
-    return e.TaskCancelled(task, agent, was, reason)
+    return e.TaskCancelled(task, agent, was, reason, code)
 
 
 def expired(task: str = "t1", agent: str = "a1") -> e.TaskExpired:
     """An expiry by deadline."""
     return e.TaskExpired(task, agent, "deadline", "too late")
+
+
+def attempt_failed(
+    task: str = "t1", agent: str = "a1", attempt: int = 1, *, next_at: int = 0, **fields: Any
+) -> e.AttemptFailed:
+    """A failure that is followed by another attempt at `next_at`."""
+    known = {"code": "boom", "error": "it broke", **fields}
+    return e.AttemptFailed(task, agent, attempt, next_at=next_at, **known)
+
+
+def released(task: str = "t1", agent: str = "a1", after: str = "dependencies") -> e.TaskReleased:
+    """The end of what a task waited for."""
+    return e.TaskReleased(task, agent, after)
+
+
+def revived(task: str = "t1", agent: str = "a1") -> e.TaskRevived:
+    """A new life of a failed task."""
+    return e.TaskRevived(task, agent)
+
+
+def in_batch(batch_id: str, *tasks: e.TaskSubmitted, **fields: Any) -> list[e.Event]:
+    """A batch of these tasks, and their own submissions."""
+    told = e.BatchSubmitted(batch_id, [task.task for task in tasks], **fields)
+    return [told, *(task._replace(batch=batch_id, parallelism=told.parallelism) for task in tasks)]
 
 
 def interrupted(
@@ -207,6 +258,9 @@ def given(*events: e.Event) -> Given:
 
 # -- legal histories -----------------------------------------------------------------------------
 
+DAY_US = 24 * 3600 * SECOND_US
+KINDS_OF_RETRY = ("exponential", "quadratic", "linear", "fixed")
+
 
 class _Play:
     """A scheduler played by dice: each move is one that a decide function grants."""
@@ -214,6 +268,7 @@ class _Play:
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
         self._count = 0
+        self._batches = 0
         self._at = START_US
         self._late: list[tuple[str, int, int]] = []
         self.state = State()
@@ -227,50 +282,273 @@ class _Play:
 
     def start(self) -> None:
         limits = Limits(
-            queued=12, queued_per_agent=4, inflight=8, result_ttl_s=self._dice.choice([1, 3, 8])
+            queued=18,
+            queued_per_agent=5,
+            inflight=8,
+            types=(("sleep", 2),),
+            result_ttl_s=self._dice.choice([1, 3, 8]),
+            aging_ms=self._dice.choice([0, 0, 100]),
         )
         seq = self.state.seq
         self.record(e.ServerStarted("test", limits_to(limits), seq))
 
     def move(self) -> None:
-        self._at += self._dice.choice([0, 0, 1, 500, 20_000, 300_000])
-        moves = [self.submit] * 5 + [self.assign] * 4 + [self.begin] * 3 + [self.end] * 4
+        self._at += self._dice.choice([0, 0, 1, 500, 20_000, 200_000])
+        moves = [self.submit] * 6 + [self.assign] * 7 + [self.begin] * 4 + [self.end] * 6
         moves += [self.cancel, self.expire, self.deliver, self.deliver, self.time_out]
+        moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
+        moves += [self.revive, self.note, self.end_wait, self.preempt, self.pause]
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
+        moves += [self.sleep] * (self._dice.random() < 0.05)
         self._dice.choice(moves)()
+
+    def sleep(self) -> None:
+        self._at += DAY_US
 
     def pick(self, *states: Any) -> Task | None:
         found = [task for task in self.state.tasks if task.state in states]
         return self._dice.choice(found) if found else None
 
-    def submit(self) -> None:
+    # -- admission, as the actor does it
+
+    def command(self) -> SubmitTask:
         dice = self._dice
-        self._count += 1
         command = SubmitTask(
             agent=f"agent-{dice.randrange(6)}",
             action=dice.choice(["echo", "sleep", "fail"]),
-            executor=dice.choice(["builtin", "web", "pull"]),
+            executor=dice.choice(["builtin", "web", PULL]),
             params=dice.choice([None, {}, {"n": dice.randrange(99), "s": "é\n\u2028"}]),
             priority=dice.randrange(-1, 5),
             dialect=dice.choice(["native", "pinchtab"]),
             tab=dice.choice([None, "tab-1"]),
             ref=dice.choice([None, "ref"]),
             callback=dice.choice([None, "https://example.com/hook"]),
-            deadline=dice.choice([None, self._at + dice.randrange(2_000_000)]),
+            deadline=dice.choice([None, None, self._at + dice.randrange(6_000_000)]),
             timeout_ms=dice.choice([None, dice.randrange(1, 2000)]),
             on_interrupt=dice.choice([None, None, "fail"]),
+            by=dice.choice(["", "somebody"]),
+        )
+        if dice.random() < 0.4:
+            return command
+        policy = RetryPolicy(
+            kind=dice.choice(KINDS_OF_RETRY),
+            base_ms=dice.randrange(300),
+            jitter_ms=dice.choice([0, 50]),
+            max_attempts=dice.randrange(1, 6),
+            retry_on=dice.choice([None, None, ["boom"], ["timeout"]]),
+        )
+        return command._replace(
+            key=dice.choice([None, "key-1", "key-2"]),
+            retry=dice.choice([None, policy.to_dict(), policy.to_dict()]),
+            queue_timeout_ms=dice.choice([None, None, dice.randrange(1, 5000)]),
+            not_before=dice.choice([None, None, self._at + dice.randrange(6_000_000)]),
+            preempt=dice.random() < 0.3,
+            depends=self._parents(),
+            on_missing=dice.choice(["wait", "wait", "fail"]),
+        )
+
+    def _parents(self) -> tuple[str | int, ...]:
+        """Depend on what there is, and now and then on what may come."""
+        dice = self._dice
+        if dice.random() < 0.4:
+            return ()
+        hopeless = dice.random() < 0.1
+        known = [t.id for t in self.state.tasks if hopeless or t.state not in TERMINAL]
+        known += [f"tsk_{self._count + dice.randrange(1, 9)}"] * (dice.random() < 0.2)
+        return tuple(dice.sample(known, min(len(known), dice.randrange(1, 4))))
+
+    def submit(self) -> None:
+        dice = self._dice
+        self._count += 1
+        task_id = f"tsk_{self._count}"
+        command = self.command()._replace(
+            idempotency=dice.choice([None, None, None, "i-1", "i-2"]),
+            digest=dice.choice(["d-1", "d-2"]),
+            dedup=dice.choice([None, None, None, self._dedup()]),
         )
         state = self.state
+        try:
+            if self._is_known(command):
+                return
+            depends = resolve(command.depends)
+            check_cycles({task_id: depends.values()}, state.dependencies.waits_of)
+            prospects = decide_dependencies(depends, command.on_missing, state.tasks.get)
+        except RequestError:
+            return
         event = decide_submission(
-            state.backlog, state.control.limits, command, f"tsk_{self._count}"
+            state.backlog,
+            state.control.limits,
+            command,
+            task_id,
+            at=self._at,
+            depends=depends or None,
+            prospects=prospects,
         )
-        self.record(event, by=dice.choice(["", "somebody"]))
+        if isinstance(event, e.TaskSubmitted):
+            self._replace(command, task_id)
+        self.record(event, by=command.by)
+        self._doom(task_id, prospects)
+
+    def _dedup(self) -> Dedup:
+        dice = self._dice
+        mode = dice.choice(["reject", "return", "replace"])
+        return Dedup(dice.choice(["x", "y"]), dice.choice([0, 400_000]), mode)
+
+    def _is_known(self, command: SubmitTask) -> bool:
+        held = self.state.keys
+        if command.idempotency is not None:
+            known = held.find(keys.idempotency(command.by, command.idempotency), self._at)
+            if known is not None:
+                check_same(command.idempotency, command.digest, known.digest)
+                return True
+        if command.dedup is not None and command.dedup.mode != "replace":
+            known = held.find(keys.dedup(command.by, command.dedup.key), self._at)
+            if known is not None and command.dedup.mode == "reject":
+                raise duplicate(command.dedup.key, known.subject)
+            return known is not None
+        return False
+
+    def _replace(self, command: SubmitTask, task_id: str) -> None:
+        if command.dedup is None or command.dedup.mode != "replace":
+            return
+        held = self.state.keys.find(keys.dedup(command.by, command.dedup.key), self._at)
+        old = self.state.tasks.get(held.subject) if held is not None else None
+        if old is not None and old.state not in TERMINAL:
+            self.record(decide_cancel(old, f"replaced by {task_id}", "replaced"), by=command.by)
+
+    def _doom(self, task_id: str, prospects: Prospects) -> None:
+        task = self.state.tasks.get(task_id)
+        parent = prospects.doomed_by
+        if parent is not None and task is not None and task.state not in TERMINAL:
+            self.record(decide_cancel(task, doom_reason(parent.id, parent), "dependency_failed"))
+
+    def submit_batch(self) -> None:
+        dice, state = self._dice, self.state
+        size = dice.randrange(1, 6)
+        self._batches += 1
+        batch_id = f"bat_{self._batches}"
+        command = SubmitBatch(
+            tasks=tuple(self._item(n) for n in range(size)),
+            parallelism=dice.choice([None, 1, 2]),
+            callback=dice.choice([None, "https://example.com/batch"]),
+            idempotency=dice.choice([None, None, "b-1"]),
+            digest="d-1",
+        )
+        full = why_full(state.backlog, state.control.limits, [t.agent for t in command.tasks])
+        if full is not None:
+            self.record(e.BatchRejected(batch_id, size, "queue_full", full))
+            return
+        if command.idempotency is not None:
+            name = keys.idempotency(command.by, command.idempotency)
+            if state.keys.find(name, self._at) is not None:
+                return
+        ids = [f"tsk_{self._count + n}" for n in range(1, size + 1)]
+        self._count += size
+        try:
+            tasks, prospects = decide_batch(
+                command,
+                batch_id,
+                ids,
+                waiting=state.backlog.total,
+                find=state.tasks.get,
+                waits_of=state.dependencies.waits_of,
+            )
+        except RequestError:
+            return
+        self.record(submitted_batch(command, batch_id, ids), *tasks)
+        for task_id, each in zip(ids, prospects, strict=True):
+            self._doom(task_id, each)
+
+    def _item(self, n: int) -> SubmitTask:
+        """An item that depends on some of those before it, by index or by ref."""
+        dice = self._dice
+        before: list[str | int] = [dice.choice([at, f"ref:item-{at}"]) for at in range(n)]
+        inside = dice.sample(before, dice.randrange(n + 1)) if n else []
+        command = self.command()._replace(ref=f"item-{n}", by="")
+        outside = command.depends if dice.random() < 0.3 else ()
+        return command._replace(depends=(*inside, *outside))
+
+    def finish_batch(self) -> None:
+        for batch_id in self.state.batches.unfinished():
+            fates = self.state.batches.by_id[batch_id].fates
+            counts = (fates["succeeded"], fates["failed"], fates["cancelled"])
+            self.record(e.BatchFinished(batch_id, *counts))
+
+    # -- waiting
+
+    def settle(self) -> None:
+        """Settle some of what is due, not all: the actor does it in slices."""
+        state = self.state
+        for task_id, parent in list(state.dependencies.due.items())[: self._dice.randrange(1, 4)]:
+            task = state.tasks.get(task_id)
+            assert task is not None
+            assert task.state is BLOCKED
+            if parent:
+                reason = doom_reason(parent, state.tasks.get(parent))
+                self.record(decide_cancel(task, reason, "dependency_failed"))
+            else:
+                event = decide_release(task, self._at)
+                assert event is not None
+                self.record(event)
+
+    def release(self) -> None:
+        for task in [t for t in self.state.tasks if t.state is SCHEDULED]:
+            event = decide_release(task, self._at)
+            if event is not None:
+                self.record(event)
+
+    def end_wait(self) -> None:
+        for task in list(self.state.tasks):
+            event = decide_queue_timeout(task, task.entry, self._at)
+            if event is not None:
+                self.record(event)
+
+    def revive(self) -> None:
+        task = self.pick(FAILED)
+        if task is None:
+            return
+        if why_full(self.state.backlog, self.state.control.limits, (task.agent,)) is None:
+            self.record(decide_revival(task), by="somebody")
+
+    # -- attempts
+
+    def _turns(self) -> Turns:
+        state = self.state
+        control = state.control
+        return Turns(
+            state.backlog.orders,
+            state.slots,
+            control.paused,
+            control.limits,
+            control.paused_types,
+        )
 
     def assign(self) -> None:
-        task = self.pick(READY)
-        if task is not None and self.state.slots.total < self.state.control.limits.inflight:
+        """Give a slot to whose turn it is, or lend a task that waits for a worker."""
+        if self.state.control.stopped is not None:
+            return
+        task = self._turns().next()
+        lent = self.pick(READY)
+        if lent is not None and lent.executor == PULL:
+            slots, limits = self.state.slots, self.state.control.limits
+            if slots.total < limits.inflight:
+                task = lent
+        if task is not None:
             self.record(decide_assignment(task), cause=task.created_seq)
             self._late.append((task.id, task.attempt, task.token))
+
+    def preempt(self) -> None:
+        turns = self._turns()
+        if self.state.control.stopped is not None or turns.next() is not None:
+            return
+        for task in [t for t in self.state.tasks if t.state is READY and t.executor != PULL]:
+            held_by = turns.one_short(task) if task.plan and task.plan.preempt else None
+            if held_by is not None:
+                running = self.state.slots.held_by(task.agent)
+                swap = decide_preemption(task, held_by, running)
+                if swap is not None:
+                    self.record(*swap, cause=task.created_seq)
+                    return
 
     def begin(self) -> None:
         task = next((t for t in self.state.tasks if t.state.value == "assigned"), None)
@@ -279,22 +557,35 @@ class _Play:
             self.record(event, cause=task.token)
 
     def _outcome(self) -> Outcome:
-        if self._dice.random() < 0.6:
-            return Outcome(ok=True, result=self._dice.choice([None, 0, "", {"x": [1, 2.5]}]))
-        return Outcome(ok=False, code="boom", error="broke", details={"why": "dice"})
+        dice = self._dice
+        if dice.random() < 0.5:
+            return Outcome(ok=True, result=dice.choice([None, 0, "", {"x": [1, 2.5]}]))
+        after = dice.choice([None, None, 0.2])
+        details = {"why": "dice"}
+        return Outcome(ok=False, code="boom", error="broke", details=details, retry_after_s=after)
+
+    def _result(self, task: Task, attempt: int, token: int) -> e.Event:
+        return decide_result(task, attempt, token, self._outcome(), self._at, self._dice.random())
 
     def end(self) -> None:
         task = self.pick(*IN_FLIGHT)
         if task is not None:
-            event = decide_result(task, task.attempt, task.token, self._outcome())
-            self.record(event, cause=task.token)
+            self.record(self._result(task, task.attempt, task.token), cause=task.token)
 
     def late(self) -> None:
         if self._late:
             task_id, attempt, token = self._dice.choice(self._late)
             task = self.state.tasks.get(task_id)
             if task is not None:
-                self.record(decide_result(task, attempt, token, self._outcome()))
+                self.record(self._result(task, attempt, token))
+
+    def note(self) -> None:
+        task = self.pick(*IN_FLIGHT)
+        if task is not None:
+            dice = self._dice
+            lines = dice.choice([(), ("one",), ("one", "two")])
+            progress = dice.choice([None, 0, {"percent": dice.randrange(100)}])
+            self.record(*decide_notes(task, lines, dice.choice(LEVELS), progress))
 
     def cancel(self) -> None:
         task = self.pick(*(s for s in type(READY) if s not in TERMINAL))
@@ -309,9 +600,10 @@ class _Play:
 
     def time_out(self) -> None:
         task = self.pick(*IN_FLIGHT)
-        event = decide_timeout(task, task.token, self._at) if task is not None else None
-        if event is not None:
-            self.record(event)
+        if task is not None:
+            event = decide_timeout(task, task.token, self._at, self._dice.random())
+            if event is not None:
+                self.record(event)
 
     def deliver(self) -> None:
         pending = list(self.state.deliveries.pending.values())
@@ -321,15 +613,31 @@ class _Play:
             report = DeliveryReport(ok, 200 if ok else 500, "" if ok else "HTTP 500")
             self.record(decide_delivery(dice.choice(pending), report, 3, self._at))
 
+    # -- control
+
     def control(self) -> None:
-        agent = f"agent-{self._dice.randrange(6)}"
+        dice = self._dice
+        agent = f"agent-{dice.randrange(6)}"
         if agent in self.state.control.paused:
             self.record(e.AgentResumed(agent))
-        elif self._dice.random() < 0.5:
+        elif dice.random() < 0.5:
             self.record(e.AgentPaused(agent, "dice"))
         else:
-            limits = self.state.control.limits._replace(result_ttl_s=self._dice.choice([1, 3, 8]))
+            limits = self.state.control.limits._replace(
+                result_ttl_s=dice.choice([1, 3, 8]), aging_ms=dice.choice([0, 0, 100, 1000])
+            )
             self.record(e.ConfigChanged(limits_to(limits), ["result_ttl_s"], "test"))
+
+    def pause(self) -> None:
+        control = self.state.control
+        if control.stopped is not None:
+            self.record(e.SchedulerResumed())
+        elif control.paused_types:
+            self.record(e.TypeResumed(next(iter(control.paused_types))))
+        elif self._dice.random() < 0.6:
+            self.record(e.TypePaused(self._dice.choice(["echo", "sleep"]), "dice"))
+        else:
+            self.record(e.SchedulerPaused("dice"))
 
     def restart(self) -> None:
         orderly = self._dice.random() < 0.5

@@ -1,26 +1,19 @@
-"""The simulated outside of a shard: its loop, its disk, its executors, its receivers.
+"""The simulated inside of a server: its loop, its disk, its committer, and the watched shard.
 
 Nothing here runs by itself. Each part keeps what it was given until the simulator, by its seed,
-decides that now is the moment; each part also looks, when it is called, whether it may be called
-yet: an effect whose cause is not in the log is a violation.
+decides that now is the moment. What is outside (executors, receivers, clients) is in sim_outside.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from pykka import ActorDeadError
-
 from rota.actors.runtime import Runtime, retire
 from rota.actors.system import Shard
-from rota.domain.commands import Outcome
-from rota.domain.delivery import DeliveryReport
 from rota.domain.events import TaskAssigned
 from rota.errors import LogUnusable
-from rota.eventlog.codec import decode
 from rota.eventlog.committer import Committer, Resume, Run, SaveSnapshot, Wake
 from rota.eventlog.memory_store import MemoryLog
 
@@ -31,13 +24,8 @@ if TYPE_CHECKING:
 
     from rota.actors.host import Report
     from rota.clock import ManualClock
-    from rota.domain.task import Task
     from rota.eventlog.port import EventLog, Head, Snapshot, Stored
-    from rota.executors.port import Abort, Attempt
     from rota.projections.state import State
-
-PER_HOST_MAX = 2
-DELIVERIES_MAX = 3
 
 
 class SimHost:
@@ -165,185 +153,6 @@ class SimLine:
             self.work(1 << 30)
 
 
-class SimRunner:
-    """Executors that succeed, fail, hang, come late and repeat themselves."""
-
-    def __init__(self, world: World) -> None:
-        """Belong to a world."""
-        self._world = world
-        self.running: dict[str, int] = {}
-        self.started = 0
-        self.late = 0
-
-    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Abort:
-        """Start an attempt, and settle by the seed how it will end."""
-        world, rng = self._world, self._world.rng
-        self._judge(attempt)
-        self.started += 1
-        self.running[attempt.task] = attempt.token
-        live = [True]
-
-        def end() -> None:
-            if live[0]:
-                live[0] = False
-                self._gone(attempt)
-                ended(outcome)
-                if not world.calm and rng.random() < world.odds["repeat"]:
-                    self._late(ended, outcome)
-
-        def abort(reason: str) -> None:
-            del reason
-            if live[0]:
-                live[0] = False
-                self._gone(attempt)
-                if not world.calm and rng.random() < world.odds["late"]:
-                    self._late(ended, outcome)
-
-        ok = rng.random() < 0.7
-        outcome = (
-            Outcome(ok=True, result={"n": attempt.token})
-            if ok
-            else Outcome(ok=False, code="task_failed", error="it did not work")
-        )
-        roll = rng.random()
-        event = world.model.tasks[attempt.task].event
-        bounded = event.deadline is not None or event.timeout_ms is not None
-        if roll < 0.15:
-            end()
-        elif roll > 0.85 and bounded and not world.calm:
-            world.trace("attempt %s of %s hangs", attempt.number, attempt.task)
-        else:
-            world.after(rng.randrange(1, 4_000_000), end)
-        return abort
-
-    def _judge(self, attempt: Attempt) -> None:
-        """Look whether this attempt may start at all."""
-        world = self._world
-        if attempt.token > world.log.seq():
-            world.violated(f"{attempt.task} was started before its assignment was durable")
-            return
-        record = decode(world.log.read(attempt.token - 1, 1)[0].body)
-        event: Any = record.event
-        if (type(event).__name__, getattr(event, "task", "")) != ("TaskAssigned", attempt.task):
-            world.violated(f"{attempt.task} was started under a token that is not its own")
-        elif event.attempt != attempt.number:
-            world.violated(f"attempt {event.attempt} of {attempt.task} was started as another")
-        if attempt.task in self.running:
-            world.violated(f"{attempt.task} was started while an attempt of it runs")
-        task = world.model.tasks[attempt.task]
-        if task.state not in ("assigned", "running") or task.token != attempt.token:
-            world.violated(f"{attempt.task} was started although it is {task.state}")
-
-    def _gone(self, attempt: Attempt) -> None:
-        if self.running.get(attempt.task) == attempt.token:
-            del self.running[attempt.task]
-
-    def _late(self, ended: Callable[[Outcome], None], outcome: Outcome) -> None:
-        def again() -> None:
-            self.late += 1
-            with suppress(ActorDeadError):  # its server is gone; a runner may not be that late
-                ended(outcome)
-
-        self._world.after(self._world.rng.randrange(0, 2_000_000), again)
-
-
-class SimCourier:
-    """Receivers of callbacks, good and bad."""
-
-    def __init__(self, world: World) -> None:
-        """Belong to a world."""
-        self._world = world
-        self.sent = 0
-        self.active: dict[str, int] = {}
-
-    def deliver(self, task: Task, delivery_id: str, done: Callable[[DeliveryReport], None]) -> None:
-        """Take a callback, and settle by the seed what comes of it."""
-        world, rng = self._world, self._world.rng
-        self.sent += 1
-        self._judge(task, delivery_id)
-        host = str(task.callback).split("/")[2]
-        self.active[host] = self.active.get(host, 0) + 1
-        if self.active[host] > PER_HOST_MAX or sum(self.active.values()) > DELIVERIES_MAX:
-            world.violated(f"too many callbacks at once: {self.active}")
-        roll = 0.0 if world.calm else rng.random()
-        if roll < 0.5:
-            report = DeliveryReport(ok=True, status=200)
-        elif roll < 0.7:
-            report = DeliveryReport(ok=False, status=500, error="it is broken")
-        elif roll < 0.8:
-            report = DeliveryReport(ok=False, status=503, error="later", retry_after_s=7.5)
-        elif roll < 0.9:
-            report = DeliveryReport(ok=False, status=410, error="gone", final=True)
-        else:
-            report = DeliveryReport(ok=False, error="timed out")
-        delay = rng.randrange(1, 2_000_000) if roll < 0.9 else 30_000_000
-        active = self.active
-
-        def end() -> None:
-            active[host] -= 1
-            try:
-                done(report)
-            except ActorDeadError:
-                world.violated("the report of a callback found nobody: its actor was replaced")
-
-        world.after(delay, end)
-
-    def _judge(self, task: Task, delivery_id: str) -> None:
-        """Look whether the end that is told is durable, and an end."""
-        world = self._world
-        seq = int(delivery_id.split("_")[1])
-        if seq > world.log.seq():
-            world.violated(f"the callback of {task.id} was sent before its end was durable")
-            return
-        kind = [decode(item.body).event for item in world.log.read_task(task.id) if item.seq == seq]
-        if not kind or not task.is_terminal:
-            world.violated(f"the callback of {task.id} tells of an end that is not in the log")
-
-
-class SimReply:
-    """Somebody who waits for an answer, and checks that it is true."""
-
-    def __init__(self, world: World, kind: str, what: Any) -> None:
-        """Wait."""
-        self._world = world
-        self.kind = kind
-        self.what = what
-        self.answered = ""
-        world.waiting.append(self)
-
-    def ok(self, value: Any) -> None:
-        """Take the answer that it was done; it must be in the log by now."""
-        self._once("ok")
-        world = self._world
-        world.trace("answer: %s %s ok", self.kind, self.what)
-        if self.kind == "submit":
-            for answer in value:
-                name = type(answer).__name__
-                kind = "task_submitted" if name == "Admitted" else "task_rejected"
-                world.acknowledged(answer.task, kind)
-        elif self.kind == "cancel":
-            world.acknowledged(value, "task_cancelled")
-        elif self.kind in ("pause", "resume"):
-            needed = f'"agent_{self.kind}d"'.encode()
-            agent = f'"agent":"{value}"'.encode()
-            found = any(needed in r.body and agent in r.body for r in world.log.read(0, 1 << 30))
-            if not found and self.kind == "pause":
-                world.violated(f"the pause of {value} was acknowledged and is not in the log")
-
-    def fail(self, error: Exception) -> None:
-        """Take the answer that it was not done."""
-        self._once(f"fail: {error}")
-        self._world.trace("answer: %s %s: %s", self.kind, self.what, error)
-        if getattr(error, "code", "") == "internal":
-            self._world.violated(f"a {self.kind} was answered with an internal fault")
-
-    def _once(self, answer: str) -> None:
-        if self.answered:
-            self._world.violated(f"a {self.kind} was answered twice: {self.answered}, {answer}")
-        self.answered = answer
-        self._world.waiting.remove(self)
-
-
 class SimShard(Shard):
     """The production shard, with a model that watches every record it makes."""
 
@@ -372,5 +181,16 @@ class SimShard(Shard):
 
     def vanish(self) -> None:
         """Be gone, as a killed process is: nothing is told to anybody."""
-        retire([self.dispatcher, self.pool, self.webhook, self.timer, self.admission])
-        retire(list(self._queues.values()))
+        retire([*actors_of(self), *self._queues.values()])
+
+
+def actors_of(shard: Shard) -> list[Any]:
+    """Give the actors of a shard that there is one of each."""
+    return [
+        shard.admission,
+        shard.dependencies,
+        shard.dispatcher,
+        shard.pool,
+        shard.timer,
+        shard.webhook,
+    ]

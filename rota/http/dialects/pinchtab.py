@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.actors.messages import Admitted, Refused
-from rota.config import LIST_ROWS_MAX, PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
+from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.task import TaskState
 from rota.errors import Conflict, InvalidRequest
 from rota.http import views
-from rota.http.models import PinchTabBatch, PinchTabBody
+from rota.http.dialects.models import PinchTabBatch, PinchTabBody
 from rota.http.submissions import command_from, submit_one
-from rota.http.tables import answer_list
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -89,17 +88,16 @@ def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: i
     return command
 
 
-async def submit(call: Call) -> Any:
+async def submit(call: Call, raw: Any) -> Any:
     """POST /tasks."""
-    body = await call.body(PinchTabBody)
+    body = call.validate(PinchTabBody, raw)
     await call.check_callback(body.callbackUrl)
     command = _command(call, body, body.agentId, body.callbackUrl, call.now())
     return await submit_one(call, command, "queued")
 
 
-async def submit_batch(call: Call) -> Any:
+async def submit_batch(call: Call, raw: Any) -> Any:
     """POST /tasks/batch: each task is admitted or rejected on its own."""
-    raw = await call.parsed()
     tasks = raw.get("tasks") if isinstance(raw, dict) else None
     if isinstance(tasks, list) and len(tasks) > PINCHTAB_BATCH_MAX:
         msg = f"batch has {len(tasks)} tasks; at most {PINCHTAB_BATCH_MAX} are allowed"
@@ -121,27 +119,16 @@ async def submit_batch(call: Call) -> Any:
     )
 
 
-def _item(answer: Admitted | Refused) -> dict[str, Any]:
+def _item(answer: Admitted | Refused | RotaError) -> dict[str, Any]:
     if isinstance(answer, Admitted):
         return {"taskId": answer.task, "state": "queued", "position": answer.position}
+    assert isinstance(answer, Refused), answer  # it has no keys and no dependencies
     return {
         "taskId": answer.task,
         "state": "rejected",
         "code": answer.code,
         "error": answer.error,
     }
-
-
-async def list_all(call: Call) -> Any:
-    """GET /tasks."""
-    return await answer_list(call, NATIVE, view, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
-
-
-async def get_one(call: Call) -> Any:
-    """GET /tasks/{id}."""
-    task_id = call.params["id"]
-    found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), view))
-    return call.json(found)
 
 
 async def cancel(call: Call) -> Any:

@@ -1,4 +1,4 @@
-"""/v1/agents, /v1/stats, /v1/config: what operators look at and set."""
+"""/v1/agents, /v1/types, /v1/scheduler, /v1/stats, /v1/config: what operators look at and set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from rota.config import scheduler_changes, shown
 from rota.errors import ConfigError, InvalidRequest
-from rota.http.models import AGENT_ID, ReasonBody, ReloadBody
+from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -58,6 +58,82 @@ async def resume_agent(call: Call) -> Any:
     """POST /v1/agents/{id}/resume."""
     agent = await call.bridge.resume(_agent(call), call.by)
     return call.json({"agentId": agent, "paused": False})
+
+
+async def list_types(call: Call) -> Any:
+    """GET /v1/types: the registry, and how busy each type is."""
+    return call.json(await call.bridge.durable(lambda: _types(call)))
+
+
+def _types(call: Call) -> dict[str, Any]:
+    state = call.bridge.shard.state
+    caps = dict(state.control.limits.types)
+    paused = state.control.paused_types
+    known = call.app.settings.types
+    rows = []
+    for name in sorted({*known, *caps, *paused}):
+        row: dict[str, Any] = {"type": name}
+        if name in known:
+            row |= known[name].model_dump(mode="json", by_alias=True, exclude_none=True)
+        if name in caps:
+            row["maxConcurrent"] = caps[name]
+        row |= {"inflight": state.slots.of_limit(f"type:{name}"), "paused": name in paused}
+        if paused.get(name):
+            row["pauseReason"] = paused[name]
+        rows.append(row)
+    return {"types": rows, "count": len(rows)}
+
+
+def _type(call: Call) -> str:
+    try:
+        return ACTION.validate_python(call.params["id"])
+    except ValidationError as error:
+        raise InvalidRequest(f"type: {error.errors()[0]['msg']}") from None
+
+
+async def pause_type(call: Call) -> Any:
+    """POST /v1/types/{id}/pause."""
+    body = await call.body(ReasonBody, optional=True)
+    name = _type(call)
+    await call.bridge.pause_type(name, paused=True, reason=body.reason, by=call.by)
+    return call.json({"type": name, "paused": True})
+
+
+async def resume_type(call: Call) -> Any:
+    """POST /v1/types/{id}/resume."""
+    name = _type(call)
+    await call.bridge.pause_type(name, paused=False, reason="", by=call.by)
+    return call.json({"type": name, "paused": False})
+
+
+async def get_scheduler(call: Call) -> Any:
+    """GET /v1/scheduler."""
+    return call.json(await call.bridge.durable(lambda: _scheduler(call)))
+
+
+def _scheduler(call: Call) -> dict[str, Any]:
+    control = call.bridge.shard.state.control
+    body: dict[str, Any] = {
+        "paused": control.stopped is not None,
+        "pausedAgents": sorted(control.paused),
+        "pausedTypes": sorted(control.paused_types),
+    }
+    if control.stopped:
+        body["pauseReason"] = control.stopped
+    return body
+
+
+async def pause_scheduler(call: Call) -> Any:
+    """POST /v1/scheduler/pause."""
+    body = await call.body(ReasonBody, optional=True)
+    await call.bridge.pause_scheduler(paused=True, reason=body.reason, by=call.by)
+    return call.json({"paused": True})
+
+
+async def resume_scheduler(call: Call) -> Any:
+    """POST /v1/scheduler/resume."""
+    await call.bridge.pause_scheduler(paused=False, reason="", by=call.by)
+    return call.json({"paused": False})
 
 
 async def stats(call: Call) -> Any:

@@ -1,4 +1,4 @@
-"""/v1/events: the whole history, as a paged feed and as a stream.
+"""/v1/events: the whole history, as a paged feed and as a stream; with ?view= in a dialect's words.
 
 Both read the log, so they show durable facts only. The stream is woken by commits and reads
 pages, so that a slow reader costs nothing but its own delay; `Last-Event-ID` resumes it.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from aiohttp import web
 
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, STREAMS_MAX
 from rota.errors import InvalidRequest
 from rota.eventlog.codec import CLASSES, decode
+from rota.http.dialects import browseros
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.eventlog.port import EventLog, Stored
     from rota.http.call import Call
 
@@ -84,6 +88,9 @@ async def feed(call: Call) -> Any:
         after = found[-1].seq if found else after
     else:
         found, after = await _scan(log, after, limit, wanted)
+    if _in_dialect(call):
+        shown = [view for item in found if (view := _browseros(call, item)) is not None]
+        return call.json({"events": shown, "next": after, "head": log.head().seq})
     events = b",".join(item.body for item in found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, after, log.head().seq))
 
@@ -105,6 +112,7 @@ async def stream(call: Call) -> Any:
     else:
         after = call.query_int("after", default=default, low=0, high=1 << 62)
     wanted = _wanted(call)
+    frame = _browseros_frame if _in_dialect(call) else _frame
     if len(call.app.streams) >= STREAMS_MAX:
         raise HttpProblem(503, "too_many_streams", "too many streams are open")
     response = web.StreamResponse(
@@ -119,7 +127,7 @@ async def stream(call: Call) -> Any:
     news = asyncio.Event()
     call.app.streams.add(news)
     try:
-        await _pour(call, response, after, wanted, news)
+        await _pour(call, response, after, wanted, news, frame)
     except (ConnectionResetError, asyncio.CancelledError):
         pass
     finally:
@@ -133,6 +141,7 @@ async def _pour(
     after: int,
     wanted: tuple[frozenset[str], str | None, str | None],
     news: asyncio.Event,
+    frame: Callable[[Call, Stored], bytes],
 ) -> None:
     await response.write(b": rota event stream\n\n")
     while not call.app.closing:
@@ -142,7 +151,7 @@ async def _pour(
             after = page[-1].seq
             chosen = _select(page, wanted)
             if chosen:
-                await response.write(b"".join(_frame(item) for item in chosen))
+                await response.write(b"".join(frame(call, item) for item in chosen))
             await asyncio.sleep(0)
             continue
         try:
@@ -151,5 +160,31 @@ async def _pour(
             await response.write(b": still here\n\n")
 
 
-def _frame(item: Stored) -> bytes:
+def _frame(call: Call, item: Stored) -> bytes:
+    del call
     return b"id: %d\nevent: event\ndata: %b\n\n" % (item.seq, item.body)
+
+
+def _in_dialect(call: Call) -> bool:
+    """Whether facts shall be shown by BrowserOS's names. Raises InvalidRequest."""
+    name = call.query("view")
+    if name not in (None, "native", browseros.NAME):
+        msg = f"unknown view '{str(name)[:50]}'; use native, {browseros.NAME}"
+        raise InvalidRequest(msg, details={"field": "view"})
+    return name == browseros.NAME
+
+
+def _browseros(call: Call, item: Stored) -> dict[str, Any] | None:
+    record = decode(item.body)
+    task_id = getattr(record.event, "task", None)
+    task = call.bridge.shard.archive.task(task_id) if task_id is not None else None
+    plan = task.plan if task is not None else None
+    return browseros.event_view(record, plan.batch if plan is not None else None)
+
+
+def _browseros_frame(call: Call, item: Stored) -> bytes:
+    shown = _browseros(call, item)
+    if shown is None:
+        return b""
+    name = shown["type"].encode()
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (item.seq, name, orjson.dumps(shown))

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.clock import rfc3339
+from rota.config import BROWSER_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,11 @@ async def health(call: Call) -> Any:
             "queued": shard.state.backlog.total,
             "running": shard.state.slots.total,
             "max_concurrent": shard.state.control.limits.inflight,
+        },
+        "browsers": {
+            "active": sum(shard.state.slots.of_limit(f"type:{name}") for name in BROWSER_TYPES),
+            "max": call.app.settings.agent.max_concurrent_browsers
+            or shard.state.control.limits.inflight,
         },
         "db": "unavailable" if shard.degraded else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),

@@ -1,16 +1,18 @@
-"""/v1/tasks: submit, list, look, cancel, and a task's own history."""
+"""/v1/tasks: submit, list, look, cancel, retry, and what a task said and went through."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX
 from rota.domain.task import TaskState
 from rota.errors import NotFound
 from rota.http import views
-from rota.http.models import ReasonBody, SubmitBody
-from rota.http.submissions import command_from, submit_one
+from rota.http.logs import answer_logs
+from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody
+from rota.http.submissions import command_from, keyed, submit_one
 from rota.http.tables import answer_list
+from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
     from rota.http.call import Call
@@ -20,10 +22,11 @@ STATES = {state.value: frozenset({state}) for state in TaskState}
 
 async def submit(call: Call) -> Any:
     """POST /v1/tasks."""
-    body = await call.body(SubmitBody)
+    raw = await call.parsed()
+    body = call.validate(SubmitBody, raw)
     await call.check_callback(body.callbackUrl)
     command = command_from(call, body, body.agentId, "native", body.callbackUrl, call.now())
-    return await submit_one(call, command, "ready")
+    return await submit_one(call, keyed(call, command, body.idempotencyKey, raw))
 
 
 async def list_all(call: Call) -> Any:
@@ -32,8 +35,10 @@ async def list_all(call: Call) -> Any:
 
 
 async def get_one(call: Call) -> Any:
-    """GET /v1/tasks/{id}."""
+    """GET /v1/tasks/{id}: at once, or with waitMs when it has ended."""
     task_id = call.params["id"]
+    wait_ms = call.query_int("waitMs", default=0, low=0, high=WAIT_MS_MAX)
+    await until_ended(call, task_id, wait_ms)
     found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), views.native))
     return call.json(found)
 
@@ -45,6 +50,12 @@ async def cancel(call: Call) -> Any:
     return call.json({"taskId": task_id, "state": "cancelled"})
 
 
+async def retry(call: Call) -> Any:
+    """POST /v1/tasks/{id}/retry: a new life for a failed task."""
+    task_id = await call.bridge.retry(call.params["id"], call.by)
+    return call.json({"taskId": task_id, "state": "ready"}, status=202)
+
+
 async def events(call: Call) -> Any:
     """GET /v1/tasks/{id}/events."""
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
@@ -52,3 +63,25 @@ async def events(call: Call) -> Any:
     if not records:
         raise NotFound("task not found")
     return call.raw(b'{"events":[' + b",".join(r.body for r in records) + b"]}")
+
+
+async def logs(call: Call) -> Any:
+    """GET /v1/tasks/{id}/logs."""
+    task = call.bridge.task(call.params["id"])
+    return call.json({"taskId": task.id, **answer_logs(call, task.id)})
+
+
+async def add_logs(call: Call) -> Any:
+    """POST /v1/tasks/{id}/logs."""
+    body = await call.body(LogBody)
+    task_id = call.params["id"]
+    await call.bridge.note(task_id, lines=tuple(body.lines), level=body.level, by=call.by)
+    return call.json({"taskId": task_id}, status=201)
+
+
+async def add_progress(call: Call) -> Any:
+    """POST /v1/tasks/{id}/progress."""
+    body = await call.body(ProgressBody)
+    task_id = call.params["id"]
+    await call.bridge.note(task_id, progress=body.progress, by=call.by)
+    return call.json({"taskId": task_id}, status=201)

@@ -1,0 +1,167 @@
+"""The shapes that go out natively, for /openapi.json; views.py builds them as plain dicts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class Problem(BaseModel):
+    """Every error."""
+
+    code: str
+    error: str
+    retryable: bool = False
+    details: dict[str, Any] = {}
+    requestId: str = ""
+
+
+class Submitted(BaseModel):
+    """The task is on disk."""
+
+    taskId: str
+    state: str
+    position: int = Field(description="place in the queue, over all agents")
+    createdAt: str
+    idempotent: bool | None = Field(None, description="the key stood for this task already")
+    deduplicated: bool | None = Field(None, description="an active task of the key stands for it")
+
+
+class BatchSubmitted(BaseModel):
+    """The batch is on disk."""
+
+    batchId: str
+    tasks: list[dict[str, Any]]
+    createdAt: str
+    idempotent: bool | None = None
+
+
+class BatchView(BaseModel):
+    """A batch, natively."""
+
+    batchId: str
+    state: Literal["running", "finished"]
+    total: int
+    counts: dict[str, int]
+    progress: float = Field(description="from 0 to 1: how many have ended")
+    tasks: list[dict[str, Any]]
+    createdAt: str
+    completedAt: str | None = None
+    parallelism: int | None = None
+    callbackUrl: str | None = None
+
+
+class LogLine(BaseModel):
+    """A line of a task's log."""
+
+    at: str
+    level: str
+    message: str
+    attempt: int | None = None
+
+
+class LogPage(BaseModel):
+    """A task's log."""
+
+    taskId: str
+    lines: list[LogLine]
+    count: int
+    nextCursor: str | None = None
+
+
+class TaskError(BaseModel):
+    """Why a task failed."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = {}
+
+
+class TaskView(BaseModel):
+    """A task, natively; absent values are left out."""
+
+    taskId: str
+    agentId: str
+    action: str
+    state: Literal[
+        "blocked",
+        "scheduled",
+        "ready",
+        "assigned",
+        "running",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "rejected",
+    ]
+    priority: int
+    executor: str
+    dialect: str
+    attempt: int
+    createdAt: str
+    position: int | None = None
+    tabId: str | None = None
+    ref: str | None = None
+    params: dict[str, Any] | None = None
+    deadline: str | None = None
+    timeoutMs: int | None = None
+    callbackUrl: str | None = None
+    assignedAt: str | None = None
+    startedAt: str | None = None
+    completedAt: str | None = None
+    latencyMs: int | None = None
+    interruptions: int | None = None
+    result: Any = None
+    error: TaskError | None = None
+    lastError: TaskError | None = Field(None, description="of the last attempt, while it goes on")
+    nextAttemptAt: str | None = Field(None, description="while it is scheduled")
+    maxAttempts: int | None = None
+    retry: dict[str, Any] | None = None
+    dependsOn: list[str] | None = None
+    waitingFor: list[str] | None = Field(None, description="the dependencies not yet met")
+    key: str | None = None
+    batchId: str | None = None
+    notBefore: str | None = None
+    queueTimeoutMs: int | None = None
+    preempt: bool | None = None
+    idempotencyKey: str | None = None
+    dedupKey: str | None = None
+    progress: Any = None
+
+
+class TaskPage(BaseModel):
+    """Some tasks, newest first."""
+
+    tasks: list[TaskView]
+    count: int
+    nextCursor: str | None = None
+
+
+class EventView(BaseModel):
+    """A fact, as it lies in the log."""
+
+    seq: int
+    at: int = Field(description="microseconds UTC")
+    kind: str
+    v: int
+    task: str | None = None
+    agent: str | None = None
+    by: str | None = None
+    cause: int | None = None
+    data: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Some events, oldest first; ask again with after=next."""
+
+    events: list[EventView]
+    next: int
+    head: int
+
+
+class HeadView(BaseModel):
+    """The end of the log; keep it elsewhere to prove the history later."""
+
+    seq: int
+    digest: str

@@ -1,0 +1,105 @@
+"""ws /ws/jobs/{jobId}: every transition of a job, pushed as it becomes durable.
+
+The first message is the job as it is; then comes one for each transition, from the log, so none is
+left out. After the last the server closes. A client that only listens is pinged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import WSMsgType, web
+
+from rota.clock import rfc3339
+from rota.domain import events as e
+from rota.domain.fold import TASK_EVENTS, born, evolve
+from rota.domain.task import TERMINAL
+from rota.eventlog.codec import decode, kind_of
+from rota.http.dialects.browsermanager import view
+from rota.http.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+    from rota.http.call import Call
+
+HEARTBEAT_S = 20.0
+MESSAGE_BYTES_MAX = 4096
+PUSHED = (*TASK_EVENTS, e.TaskProgressed)
+
+
+async def watch(call: Call) -> Any:
+    """GET /ws/jobs/{id}, upgraded."""
+    job_id = call.params["id"]
+    call.bridge.task(job_id)
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX)
+    if not socket.can_prepare(call.request).ok:
+        msg = "this path speaks WebSocket: connect to it with ws://"
+        raise HttpProblem(426, "upgrade_required", msg)
+    with call.app.watches.on(job_id) as changed:
+        await socket.prepare(call.request)
+        listening = asyncio.ensure_future(_listen(socket))
+        try:
+            await _push(call, socket, job_id, changed, listening)
+        except ConnectionError:
+            pass  # the client has left
+        finally:
+            listening.cancel()
+            await socket.close()
+    return socket
+
+
+async def _listen(socket: web.WebSocketResponse) -> None:
+    """Read whatever the client says, until it leaves."""
+    async for message in socket:
+        if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return
+
+
+async def _push(
+    call: Call,
+    socket: web.WebSocketResponse,
+    job_id: str,
+    changed: asyncio.Event,
+    listening: asyncio.Future[None],
+) -> None:
+    task, seen = _replay(call, job_id)
+    await _send(socket, "job.snapshot", task, seen, None)
+    while task.state not in TERMINAL and not call.app.closing and not listening.done():
+        waiting = asyncio.ensure_future(changed.wait())
+        await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        changed.clear()
+        await call.bridge.durable(lambda: None)
+        for record in _records(call, job_id):
+            if record.seq > seen:
+                seen = record.seq
+                evolve(task, record)
+                if isinstance(record.event, PUSHED):
+                    await _send(socket, "job.transition", task, seen, record)
+
+
+def _records(call: Call, job_id: str) -> list[Record]:
+    return [decode(item.body) for item in call.bridge.shard.log.read_task(job_id)]
+
+
+def _replay(call: Call, job_id: str) -> tuple[Task, int]:
+    """Give the job as the log tells it up to now: a copy that is ours to change."""
+    first, *rest = _records(call, job_id)
+    task = born(first)
+    for record in rest:
+        evolve(task, record)
+    return task, rest[-1].seq if rest else first.seq
+
+
+async def _send(
+    socket: web.WebSocketResponse, what: str, task: Task, seq: int, record: Record | None
+) -> None:
+    shown = view(task)
+    body: dict[str, Any] = {"type": what, "jobId": task.id, "status": shown["status"], "seq": seq}
+    if record is not None:
+        body["event"] = kind_of(type(record.event))
+        body["timestamp"] = rfc3339(record.at)
+    await socket.send_str(orjson.dumps({**body, "data": shown}).decode())

@@ -1,0 +1,67 @@
+"""/v1/batches: tasks that go in together, are looked at together, and cancelled together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.clock import rfc3339
+from rota.domain.commands import SubmitBatch
+from rota.errors import InvalidRequest
+from rota.http import views
+from rota.http.models import BatchBody, ReasonBody
+from rota.http.submissions import command_from, keyed
+
+if TYPE_CHECKING:
+    from rota.actors.messages import BatchAdmitted
+    from rota.domain.task import Task
+    from rota.http.call import Call
+    from rota.projections.batches import Batch
+
+
+async def submit(call: Call) -> Any:
+    """POST /v1/batches."""
+    raw = await call.parsed()
+    body = call.validate(BatchBody, raw)
+    for url in {body.callbackUrl, *(item.callbackUrl for item in body.tasks)}:
+        await call.check_callback(url)
+    now = call.now()
+    commands = []
+    for at, item in enumerate(body.tasks):
+        agent = item.agentId or body.agentId
+        if agent is None:
+            field = f"tasks.{at}.agentId"
+            raise InvalidRequest(f"missing required field '{field}'", details={"field": field})
+        commands.append(command_from(call, item, agent, "native", item.callbackUrl, now))
+    batch = SubmitBatch(
+        tuple(commands), "native", body.parallelism, body.callbackUrl or None, call.by
+    )
+    admitted = await call.bridge.submit_batch(keyed(call, batch, body.idempotencyKey, raw))
+    answer = {"batchId": admitted.batch, "tasks": rows(admitted)}
+    answer["createdAt"] = rfc3339(admitted.created_at)
+    if admitted.known:
+        return call.json({**answer, admitted.known: True})
+    return call.json(answer, status=202)
+
+
+def rows(admitted: BatchAdmitted) -> Any:
+    """Show the tasks of a batch that was taken."""
+    return [{"taskId": t.task, "state": t.state, "position": t.position} for t in admitted.tasks]
+
+
+async def get_one(call: Call) -> Any:
+    """GET /v1/batches/{id}."""
+    return call.json(await call.bridge.durable(lambda: views.batch_view(*found(call))))
+
+
+def found(call: Call) -> tuple[Batch, list[Task | None]]:
+    """Give the batch that the path names, and its tasks. Raises NotFound."""
+    batch = call.bridge.batch(call.params["id"])
+    return batch, [call.bridge.shard.archive.task(task_id) for task_id in batch.tasks]
+
+
+async def cancel(call: Call) -> Any:
+    """POST /v1/batches/{id}/cancel."""
+    body = await call.body(ReasonBody, optional=True)
+    batch_id = call.params["id"]
+    count = await call.bridge.cancel_batch(batch_id, body.reason, call.by)
+    return call.json({"batchId": batch_id, "cancelled": count})

@@ -1,0 +1,142 @@
+"""Ready-made settings: the defaults of each document that rota stands in for.
+
+A preset lies under the configuration file: what the file says goes before it, key by key. Several
+can be laid over each other, the later over the earlier.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from rota.errors import ConfigError
+
+TRANSIENT = ["timeout", "connection", "code:resource_busy"]
+
+
+def _job(
+    timeout_s: int,
+    retries: int,
+    retry_on: list[str] | None = None,
+    *,
+    queue_s: int = 300,
+    at_once: int | None = None,
+    timeout_s_max: int | None = None,
+) -> dict[str, Any]:
+    """Describe a type of job as BrowserManager's tables do."""
+    kind: dict[str, Any] = {
+        "executor": "pull",
+        "timeoutMs": timeout_s * 1000,
+        "queueTimeoutMs": queue_s * 1000,
+        "retry": {
+            "kind": "exponential",
+            "baseMs": 1000,
+            "multiplier": 2.0,
+            "jitterMs": 1000,
+            "maxMs": 60_000,
+            "maxAttempts": retries + 1,
+            "retryOn": TRANSIENT if retry_on is None else retry_on,
+        },
+    }
+    if at_once is not None:
+        kind["maxConcurrent"] = at_once
+    if timeout_s_max is not None:
+        kind["timeoutMsMax"] = timeout_s_max * 1000
+    return kind
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "pinchtab": {
+        "scheduler": {
+            "maxQueueSize": 1000,
+            "maxPerAgent": 100,
+            "maxInflight": 20,
+            "maxPerAgentInflight": 10,
+            "resultTtlSec": 300,
+            "workerCount": 4,
+        },
+    },
+    "browseros": {
+        "scheduler": {"resultTtlSec": 30 * 24 * 3600},
+        "browseros": {"maxConcurrent": 1, "timeoutMs": 120_000, "timeoutMsMax": 600_000},
+    },
+    "browsermanager": {
+        "scheduler": {
+            "maxQueueSize": 500,
+            "maxPerAgent": 500,
+            "maxInflight": 20,
+            "maxPerAgentInflight": 20,
+            "workerCount": 20,
+            "maxPerKey": 3,
+        },
+        "agent": {"maxConcurrentBrowsers": 20},
+        "types": {
+            "browser_start": _job(
+                30, 2, ["code:browser_crashed", "code:port_bind_failed", *TRANSIENT], at_once=5
+            ),
+            "browser_stop": _job(15, 3, ["code:still_running", *TRANSIENT], queue_s=60, at_once=10),
+            "browser_stop_all": _job(30, 1),
+            "script_run": _job(300, 1, ["timeout"], queue_s=600, timeout_s_max=3600),
+            "cache_clear_local": _job(60, 3, ["code:file_locked", *TRANSIENT], at_once=10),
+            "proxy_test": _job(15, 2, ["timeout", "connection"], queue_s=60, at_once=20),
+            "profile_clone": _job(120, 1),
+            "db_migration": _job(60, 0, []),
+            "recycle_bin_cleanup": _job(300, 1),
+        },
+        "browsermanager": {
+            "routes": {
+                "/api/env/start": "browser_start",
+                "/api/env/stop": "browser_stop",
+                "/api/env/stop-all": "browser_stop_all",
+                "/api/env/clone": "profile_clone",
+                "/api/env/clear-cache": "cache_clear_local",
+                "/api/script/run": "script_run",
+                "/api/proxy/test": "proxy_test",
+            }
+        },
+    },
+}
+
+_TABLES_OF_TABLES = ("executors", "types")
+_FREE = ("routes", "headers", "tokens")
+
+
+def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Lay a parsed file over the presets that it, or the caller, names. Raises ConfigError."""
+    named = data.get("presets", data.get("preset", ()))
+    names = [*presets, *([named] if isinstance(named, str) else named)]
+    if not names:
+        return data
+    merged: dict[str, Any] = {}
+    for name in dict.fromkeys(names):
+        if name not in PRESETS:
+            msg = f"there is no preset {str(name)[:100]!r}"
+            raise ConfigError(msg, hint=f"use {', '.join(PRESETS)}")
+        merged = _over(merged, PRESETS[name])
+    rest = {key: value for key, value in data.items() if key != "preset"}
+    merged = _over(merged, _camel(rest))
+    merged["presets"] = list(dict.fromkeys(names))
+    return merged
+
+
+def _over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Lay one table over another, key by key."""
+    merged = dict(under)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = (
+            _over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
+    return merged
+
+
+def _camel(table: dict[str, Any], *, is_name: bool = False) -> dict[str, Any]:
+    """Write the keys of the settings in one way; names that people chose stay as they are."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        new = key if is_name or key.isupper() else to_camel(key)
+        if isinstance(value, dict) and key not in _FREE:
+            value = _camel(value, is_name=key in _TABLES_OF_TABLES)  # noqa: PLW2901
+        found[new] = value
+    return found
