@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rota.actors.recovery import batch_from_log, task_from_log
 
 if TYPE_CHECKING:
+    from rota.domain.batch import Batch
     from rota.domain.task import Task
     from rota.eventlog.port import EventLog
-    from rota.projections.batches import Batch
     from rota.projections.state import State
 
 

@@ -10,11 +10,11 @@ import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, evolve
 from rota.eventlog.codec import decode
 from rota.eventlog.replay import replay
-from rota.projections.batches import Batch
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:

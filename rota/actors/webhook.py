@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
+    from rota.domain.batch import Batch
     from rota.domain.task import Task
-    from rota.projections.batches import Batch
 
 logger = logging.getLogger("rota.webhook")
 

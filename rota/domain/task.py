@@ -239,10 +239,10 @@ class Task:
             self.id,
             self.interruptions,
             self.next_at,
-            self.notes,
+            None if self.notes is None else list(self.notes),
             self.on_interrupt,
             self.params,
-            self.plan,
+            None if self.plan is None else list(self.plan),
             self.position,
             self.priority,
             self.ready_at,
@@ -254,7 +254,7 @@ class Task:
             self.tab,
             self.timeout_ms,
             self.token,
-            self.waits if self.waits is None else sorted(self.waits),
+            None if self.waits is None else sorted(self.waits),
         ]
 
     @classmethod

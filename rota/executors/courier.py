@@ -14,9 +14,9 @@ from rota.domain.delivery import DeliveryReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rota.domain.batch import Batch
     from rota.domain.task import Task
     from rota.executors.callback import CallbackSender
-    from rota.projections.batches import Batch
 
     Render = Callable[[Task | Batch], tuple[dict[str, str], bytes]]
 

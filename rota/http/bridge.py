@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from rota.actors.system import Shard
     from rota.config import Settings
+    from rota.domain.batch import Batch
     from rota.domain.commands import Limits, SubmitBatch, SubmitTask
     from rota.domain.task import Task
     from rota.errors import RotaError
     from rota.executors.guard import CallbackGuard
-    from rota.projections.batches import Batch
 
 
 T = TypeVar("T")

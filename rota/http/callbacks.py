@@ -13,8 +13,8 @@ from rota.http.dialects import browsermanager, browseros, pinchtab
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rota.domain.batch import Batch
     from rota.executors.courier import Render
-    from rota.projections.batches import Batch
 
     Find = Callable[[str], Task | None]
     Rendered = tuple[dict[str, str], bytes]

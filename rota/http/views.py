@@ -15,8 +15,8 @@ from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
+    from rota.domain.batch import Batch
     from rota.domain.task import Plan, Task
-    from rota.projections.batches import Batch
 
 
 def native(task: Task) -> dict[str, Any]:

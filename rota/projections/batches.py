@@ -9,62 +9,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from rota.domain.batch import Batch
 from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.events import Record
     from rota.domain.task import Task
-
-FATES = ("succeeded", "failed", "cancelled")
-
-
-class Batch:
-    """Tasks that were submitted together."""
-
-    __slots__ = (
-        "by",
-        "callback",
-        "created_at",
-        "dialect",
-        "fates",
-        "finished_at",
-        "id",
-        "idempotency",
-        "parallelism",
-        "tasks",
-    )
-
-    def __init__(self, record: Record) -> None:
-        """Begin as `batch_submitted` tells."""
-        event: e.BatchSubmitted = record.event  # type: ignore[assignment]
-        self.id = event.batch
-        self.tasks = event.tasks
-        self.dialect = event.dialect
-        self.parallelism = event.parallelism
-        self.callback = event.callback
-        self.idempotency = event.idempotency
-        self.by = record.by
-        self.created_at = record.at
-        self.finished_at = 0
-        self.fates = dict.fromkeys(FATES, 0)
-
-    @property
-    def left(self) -> int:
-        """Count the tasks that have not ended."""
-        return len(self.tasks) - sum(self.fates.values())
-
-    def to_row(self) -> list[Any]:
-        """Give all fields, for a snapshot."""
-        return [getattr(self, name) for name in self.__slots__]
-
-    @classmethod
-    def from_row(cls, row: list[Any]) -> Batch:
-        """Build the batch that `to_row` wrote."""
-        batch = cls.__new__(cls)
-        for name, value in zip(cls.__slots__, row, strict=True):
-            setattr(batch, name, value)
-        return batch
 
 
 class Batches:

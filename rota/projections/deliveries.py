@@ -13,9 +13,9 @@ from rota.domain.delivery import Delivery
 from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
+    from rota.domain.batch import Batch
     from rota.domain.events import DeliveryFailed, Record
     from rota.domain.task import Task
-    from rota.projections.batches import Batch
 
 
 class Deliveries:

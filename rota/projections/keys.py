@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rota.domain import events as e
+    from rota.domain.batch import Batch
     from rota.domain.events import Record
     from rota.domain.task import Task
-    from rota.projections.batches import Batch
 
 IDEMPOTENCY_US = 24 * 3600 * 1_000_000
 

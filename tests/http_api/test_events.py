@@ -10,7 +10,7 @@ import pytest
 from support.http_server import Frame, Rota, Servers, until
 
 from rota.eventlog.chain import GENESIS, extend
-from rota.http.models import EventPage
+from rota.http.answers import EventPage
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_health_is_ok_and_has_its_documented_shape(rota: Rota) -> None:
     assert answer.status == 200
     found = answer.json
     assert set(found) == {
-        "status", "agent_version", "uptime_seconds", "queue", "db", "timestamp",
+        "status", "agent_version", "uptime_seconds", "queue", "browsers", "db", "timestamp",
     }  # fmt: skip
     assert (found["status"], found["db"]) == ("ok", "ok")
     assert found["agent_version"] == __version__
@@ -180,7 +180,8 @@ def test_every_route_of_the_table_is_served(rota: Rota) -> None:
         answer = rota.request(route.method, path)
         assert answer.status not in (405, 500, 501), (route, answer)
         if answer.status == 404:
-            assert answer.json["error"] == "task not found"
+            said = answer.json.get("error") or answer.json["msg"]
+            assert said in ("task not found", "batch not found")
 
 
 def test_the_docs_page_loads_and_needs_nothing_from_elsewhere(rota: Rota) -> None:

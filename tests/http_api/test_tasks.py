@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.http_server import Rota, Servers, Target, until, with_tab
 
-from rota.http.models import TaskPage, TaskView
+from rota.http.answers import TaskPage, TaskView
 
 
 @pytest.fixture

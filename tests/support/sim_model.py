@@ -3,14 +3,18 @@
 `Model` folds the same records as the projections do, in the plainest way that can be read, and
 knows nothing of their code: counts are counted, orders are sorted, nothing is cached. Every
 record is judged before it is folded; what breaks a promise is told to `violated` in a sentence.
+Here are the states, the queues, the caps and whose turn it is; sim_rules has the rest.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
+
 from rota.domain import events as e
-from rota.domain.task import BLAMELESS, MOVES, TaskState
 from rota.eventlog.codec import KINDS
 from rota.projections.control import limits_from
 
@@ -21,56 +25,103 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
 
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
-INTERRUPTIONS_MAX = 5
-SETTINGS = {e.ServerStarted, e.ConfigChanged, e.AgentPaused, e.AgentResumed, e.ActorFailed}
 FLYING = {"assigned", "running"}
+INTERRUPTIONS_MAX = 5
+BLAMELESS = {"shutdown", "log failed", "preempted"}
+
+_WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
+_FLIES = {
+    "task_succeeded": "succeeded",
+    "task_failed": "failed",
+    "attempt_failed": "scheduled",
+    "task_cancelled": "cancelled",
+    "attempt_interrupted": "ready",
+}
+NEXT: dict[str, dict[str, str]] = {
+    "blocked": {"task_released": "ready", "task_delayed": "scheduled", **_WAITS},
+    "scheduled": {"task_released": "ready", **_WAITS},
+    "ready": {"task_assigned": "assigned", "task_failed": "failed", **_WAITS},
+    "assigned": {"task_started": "running", **_FLIES},
+    "running": _FLIES,
+    "failed": {"task_revived": "ready"},
+    "succeeded": {},
+    "cancelled": {},
+    "rejected": {},
+}
+"""From a state, by a kind of record, to a state."""
+MOVES = {kind for moves in NEXT.values() for kind in moves}
+NOTES = {"task_logged", "task_progressed"}
 
 
 class ModelTask:
     """One task, as the model sees it."""
 
     __slots__ = (
+        "action",
         "agent",
         "assigned_at",
-        "began",
-        "callback",
-        "closed",
+        "attempt",
+        "by",
+        "caps",
+        "charged",
+        "created_at",
         "created_seq",
-        "ended_kind",
+        "ended_at",
         "ended_seq",
         "event",
+        "fell",
         "id",
         "interruptions",
         "lane",
+        "lines",
+        "next_at",
+        "parents",
         "priority",
+        "ready_at",
+        "reports",
+        "result",
         "state",
         "token",
-        "tries",
     )
 
     def __init__(self, record: Record) -> None:
         """Be born by a submission or a rejection."""
         event: Any = record.event
-        self.id = event.task
-        self.agent = event.agent
-        self.lane = (getattr(event, "executor", "pull"), event.action)
-        self.priority = event.priority
-        self.created_seq = record.seq
-        self.callback = event.callback
+        self.id: str = event.task
+        self.agent: str = event.agent
+        self.action: str = event.action
+        self.by = record.by
         self.event = event
-        self.state = "ready" if type(event) is e.TaskSubmitted else "rejected"
-        self.token = self.assigned_at = 0
-        self.began = False
-        self.ended_seq = 0 if self.state == "ready" else record.seq
-        self.ended_kind = ""
-        self.closed = ""
-        self.tries = 0
-        self.interruptions = 0
+        self.priority: int = event.priority
+        self.created_seq = record.seq
+        self.created_at = record.at
+        self.ready_at = self.next_at = self.token = self.assigned_at = 0
+        self.attempt = self.charged = self.interruptions = 0
+        self.lines = self.reports = 0
+        self.ended_seq = self.ended_at = 0
+        self.fell = False
+        self.result: Any = None
+        self.parents: frozenset[str] = frozenset()
+        self.caps: tuple[tuple[Any, ...], ...] = ()
+        self.lane: tuple[Any, ...] = ()
+        self.state = "rejected"
+        if type(event) is e.TaskSubmitted:
+            self.parents = frozenset((event.depends or {}).values())
+            caps: list[tuple[Any, ...]] = [("type", event.action)]
+            if event.executor != "pull":
+                caps.append(("push",))
+            if event.key:
+                caps.append(("key", event.key))
+            if event.parallelism:
+                caps.append(("batch", event.batch, event.parallelism))
+            self.caps = tuple(caps)
+            self.lane = (event.executor, *caps)
+            self.state = "ready"
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """Its place inside its agent: priority, then age."""
-        return (self.priority, self.created_seq)
+    def is_pull(self) -> bool:
+        """Whether it waits for a worker, of whom there are none."""
+        return self.lane[:1] == ("pull",)
 
 
 class Model:
@@ -83,50 +134,94 @@ class Model:
         self.at = 0
         self.limits: Limits = limits_from({})
         self.tasks: dict[str, ModelTask] = {}
-        self.waiting: dict[str, dict[str, ModelTask]] = {}
+        self.ready: dict[str, dict[str, ModelTask]] = {}
+        self.aside: dict[str, ModelTask] = {}
         self.flying: dict[str, ModelTask] = {}
         self.since: dict[str, int] = {}
         self.paused: set[str] = set()
-        self.refused = 0
-        self.assigned = 0
+        self.paused_types: set[str] = set()
+        self.stopped = False
+        self.then: deque[tuple[str, str | None]] = deque()
+        self.last: Record | None = None
+        self.seen: Counter[str] = Counter()
         self.exact = 0
+        rules = {kind: kind(self) for kind in RULES}
+        self.batches: Batches = rules[Batches]
+        self.callbacks: Callbacks = rules[Callbacks]
+        self.clocks: Clocks = rules[Clocks]
+        self.keys: Keys = rules[Keys]
+        self._rules = list(rules.values())
+        self._hooks = {kind: self._hooks_of(f"on_{kind}") for kind in (*KINDS.values(), "end")}
+
+    def _hooks_of(self, name: str) -> list[Callable[..., None]]:
+        return [getattr(rule, name) for rule in self._rules if hasattr(rule, name)]
 
     # -- counting ------------------------------------------------------------------------------
 
     def waiting_total(self) -> int:
         """Count all that wait."""
-        return sum(len(tasks) for tasks in self.waiting.values())
+        return sum(map(len, self.ready.values())) + len(self.aside)
+
+    def waiting_of(self, agent: str) -> int:
+        """Count the agent's tasks that wait."""
+        aside = sum(1 for task in self.aside.values() if task.agent == agent)
+        return len(self.ready.get(agent, ())) + aside
 
     def in_flight(self, agent: str) -> int:
         """Count the agent's tasks in flight."""
         return sum(1 for task in self.flying.values() if task.agent == agent)
 
-    def full_caps(self, lane: tuple[str, str], flying: Iterable[ModelTask] = ()) -> list[str]:
-        """Name the caps of a lane that are used up."""
-        flying = list(flying) or list(self.flying.values())
-        full = []
-        if lane[0] != "pull" and sum(t.lane[0] != "pull" for t in flying) >= self.limits.push:
-            full.append("push")
-        for action, cap in self.limits.types:
-            if action == lane[1] and sum(t.lane[1] == action for t in flying) >= cap:
-                full.append(f"type {action}")
+    def state_of(self, task_id: str) -> str:
+        """Say where a task is; nothing of one that was never submitted."""
+        task = self.tasks.get(task_id)
+        return task.state if task is not None else ""
+
+    def cap_of(self, name: tuple[Any, ...]) -> float:
+        """Give a cap by its name."""
+        if name[0] == "type":
+            if name[1] in self.paused_types:
+                return 0
+            return dict(self.limits.types).get(name[1], inf)
+        if name[0] == "push":
+            return self.limits.push
+        return self.limits.per_key if name[0] == "key" else name[2]
+
+    def taken(self) -> Counter[tuple[Any, ...]]:
+        """Count what is in flight under each cap, with the agents' and the global one."""
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for task in self.flying.values():
+            counts.update(task.caps)
+            counts["agent", task.agent] += 1
+        counts["all",] = len(self.flying)
+        return counts
+
+    def full_caps(self, task: ModelTask, taken: Counter[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Name the caps that hold a task back."""
+        full = [name for name in task.caps if taken[name] >= self.cap_of(name)]
+        if taken["agent", task.agent] >= self.limits.inflight_per_agent:
+            full.append(("agent", task.agent))
+        if taken["all",] >= self.limits.inflight:
+            full.append(("all",))
         return full
 
-    # -- the reference decision ----------------------------------------------------------------
+    def rank(self, task: ModelTask) -> tuple[int, int]:
+        """Give its place inside its agent: priority, or with aging its moment; then age."""
+        aging_us = self.limits.aging_ms * 1000
+        rank = task.priority * aging_us + task.created_at if aging_us else task.priority
+        return (rank, task.created_seq)
+
+    # -- the reference decisions ---------------------------------------------------------------
 
     def choice(self) -> ModelTask | None:
         """Say whose turn it is, by looking at everything."""
-        if len(self.flying) >= self.limits.inflight:
+        if self.stopped or len(self.flying) >= self.limits.inflight:
             return None
-        flying = list(self.flying.values())
-        counts: dict[str, int] = {}
-        for task in flying:
-            counts[task.agent] = counts.get(task.agent, 0) + 1
-        lanes: dict[tuple[str, str], bool] = {}
+        taken = self.taken()
+        lanes: dict[tuple[Any, ...], bool] = {}
         best: tuple[int, int, str] | None = None
         found: ModelTask | None = None
-        for agent, tasks in self.waiting.items():
-            count = counts.get(agent, 0)
+        for agent, tasks in self.ready.items():
+            count = taken["agent", agent]
             if agent in self.paused or count >= self.limits.inflight_per_agent or not tasks:
                 continue
             turn = (count, self.since[agent], agent)
@@ -136,180 +231,299 @@ class Model:
             for task in tasks.values():
                 lane = task.lane
                 if lane not in lanes:
-                    lanes[lane] = lane[0] != "pull" and not self.full_caps(lane, flying)
+                    lanes[lane] = not task.is_pull and not self.full_caps(task, taken)
                 if lanes[lane]:
                     open_tasks.append(task)
             if open_tasks:
-                best, found = turn, min(open_tasks, key=lambda task: task.rank)
+                best, found = turn, min(open_tasks, key=self.rank)
         return found
+
+    def swap(self) -> tuple[ModelTask, ModelTask] | None:
+        """Find a task that may pre-empt and could, and one that would have to make room."""
+        if self.stopped:
+            return None
+        taken = None
+        for agent, tasks in self.ready.items():
+            if agent in self.paused or not any(task.event.preempt for task in tasks.values()):
+                continue
+            taken = taken or self.taken()
+            heads: dict[tuple[Any, ...], ModelTask] = {}
+            for task in tasks.values():
+                head = heads.get(task.lane)
+                if head is None or self.rank(task) < self.rank(head):
+                    heads[task.lane] = task
+            for task in heads.values():
+                victim = self._victim(task, taken) if task.event.preempt else None
+                if victim is not None and not task.is_pull:
+                    return task, victim
+        return None
+
+    def _victim(self, task: ModelTask, taken: Counter[tuple[Any, ...]]) -> ModelTask | None:
+        """Find somebody less urgent whose slot alone would let the task run."""
+        full = self.full_caps(task, taken)
+        own = {("agent", task.agent): self.limits.inflight_per_agent, ("all",): self.limits.inflight}
+        for name in full:
+            cap = own.get(name) or self.cap_of(name)
+            if not cap or taken[name] > cap:
+                return None
+        for other in self.flying.values():
+            if other.agent == task.agent and other.priority > task.priority:
+                if other.event.on_interrupt != "fail":
+                    if all(name in own or name in other.caps for name in full):
+                        return other
+        return None
 
     # -- the fold ------------------------------------------------------------------------------
 
     def observe(self, record: Record, *, exact: bool = False) -> None:
         """Judge a record, then fold it; `exact`: the dispatcher had heard of everything."""
+        event: Any = record.event
+        kind = KINDS[type(event)]
         if record.seq != self.seq + 1:
             self.violated(f"record {record.seq} follows record {self.seq}")
         if record.at < self.at:
             self.violated(f"record {record.seq} is dated before the one ahead of it")
         self.seq, self.at = record.seq, record.at
-        if type(record.event) in SETTINGS:
-            self._setting(record.event)
-        elif type(record.event) in (e.TaskSubmitted, e.TaskRejected):
-            self._born(record)
-        elif type(record.event) in (e.DeliverySucceeded, e.DeliveryFailed, e.DeliveryAbandoned):
-            self._delivery(record.event)
-        elif type(record.event) is e.ResultRefused:
-            self._refused(record.event)
-        elif type(record.event) is not e.ServerStopped:
-            self._moved(record, exact=exact)
+        if self.then:
+            self._in_one_go(kind, event)
+        if kind in MOVES:
+            self._moved(record, kind, exact=exact)
+        elif kind in ("task_submitted", "task_rejected"):
+            self._born(record, kind)
+        elif kind in NOTES or kind == "result_refused":
+            self._told(record, kind)
+        else:
+            self._setting(event)
+            for hook in self._hooks[kind]:
+                hook(record)
+        self.seen[kind] += 1
+        self.last = record
+
+    def _in_one_go(self, kind: str, event: Any) -> None:
+        """Judge a record that must be a certain one, after what the one before it said."""
+        wanted = self.then.popleft()
+        subject = getattr(event, "task", "")
+        if wanted not in ((kind, subject), (kind, None)):
+            self.violated(f"{wanted[0]} of {wanted[1]} should have followed, not {kind} {subject}")
+
+    def whole(self) -> None:
+        """Judge the end of a log: what is written in one go is there whole, or not at all."""
+        if self.then:
+            kind, subject = self.then[0]
+            self.violated(f"the log ends where {kind} of {subject} should follow")
 
     def _setting(self, event: Any) -> None:
         """Fold what is about no task."""
-        if type(event) is e.AgentPaused:
+        kind = type(event)
+        if kind is e.AgentPaused:
             self.paused.add(event.agent)
-        elif type(event) is e.AgentResumed:
+        elif kind is e.AgentResumed:
             self.paused.discard(event.agent)
-        elif type(event) is e.ActorFailed:
+        elif kind is e.TypePaused:
+            self.paused_types.add(event.type)
+        elif kind is e.TypeResumed:
+            self.paused_types.discard(event.type)
+        elif kind in (e.SchedulerPaused, e.SchedulerResumed):
+            self.stopped = kind is e.SchedulerPaused
+        elif kind is e.ActorFailed:
             self.violated(f"{event.actor} failed on {event.message}: {event.error}")
-        else:
+        elif kind in (e.ServerStarted, e.ConfigChanged):
             self.limits = limits_from(event.settings)
 
-    def _born(self, record: Record) -> None:
+    def _told(self, record: Record, kind: str) -> None:
+        """Fold what changes no state."""
+        event: Any = record.event
+        task = self.tasks.get(event.task)
+        if task is None:
+            self.violated(f"{kind} tells of {event.task}, which was never submitted")
+            return
+        for hook in self._hooks[kind]:
+            hook(task, record)
+
+    def _born(self, record: Record, kind: str) -> None:
         event: Any = record.event
         limits = self.limits
-        if event.task in self.tasks:
+        if event.task in self.tasks or event.task in self.batches.known:
             self.violated(f"task {event.task} was born twice")
             return
-        total = self.waiting_total()
-        agent = len(self.waiting.get(event.agent, ()))
-        full = total >= limits.queued or agent >= limits.queued_per_agent
-        if type(event) is e.TaskSubmitted:
+        total, own = self.waiting_total(), self.waiting_of(event.agent)
+        full = total >= limits.queued or own >= limits.queued_per_agent
+        task = self.tasks[event.task] = ModelTask(record)
+        if kind == "task_submitted":
             if full:
                 self.violated(
                     f"{event.task} was admitted although {total} of {limits.queued} waited, "
-                    f"{agent} of {limits.queued_per_agent} of its agent"
+                    f"{own} of {limits.queued_per_agent} of its agent"
                 )
             if event.position != total + 1:
                 self.violated(f"{event.task} got position {event.position}, not {total + 1}")
-        elif not full:
-            self.violated(f"{event.task} was rejected although both queues had room")
-        task = self.tasks[event.task] = ModelTask(record)
-        if task.state == "ready":
-            self._enter(task, record.seq)
+            if any(self.state_of(parent) != "succeeded" for parent in task.parents):
+                task.state = "blocked"
+            elif event.not_before is not None and event.not_before > record.at:
+                task.state, task.next_at = "scheduled", event.not_before
+            self._enter(task, record)
+        else:
+            task.ended_seq, task.ended_at = record.seq, record.at
+            if not full:
+                self.violated(f"{event.task} was rejected although both queues had room")
+        for hook in self._hooks[kind]:
+            hook(task, record)
 
-    def _enter(self, task: ModelTask, seq: int) -> None:
-        queue = self.waiting.setdefault(task.agent, {})
+    def _enter(self, task: ModelTask, record: Record) -> None:
+        if task.state != "ready":
+            self.aside[task.id] = task
+            return
+        queue = self.ready.setdefault(task.agent, {})
         if not queue:
-            self.since[task.agent] = seq
+            self.since[task.agent] = record.seq
         queue[task.id] = task
+        task.ready_at = record.at
 
-    def _moved(self, record: Record, *, exact: bool) -> None:
+    def _leave(self, task: ModelTask) -> None:
+        self.ready.get(task.agent, {}).pop(task.id, None)
+        self.aside.pop(task.id, None)
+        self.flying.pop(task.id, None)
+
+    def _moved(self, record: Record, kind: str, *, exact: bool) -> None:
         event: Any = record.event
-        name = KINDS[type(event)]
         task = self.tasks.get(event.task)
         if task is None:
-            self.violated(f"{name} tells of {event.task}, which was never submitted")
+            self.violated(f"{kind} tells of {event.task}, which was never submitted")
             return
-        if task.state in FINAL:
-            self.violated(f"{task.id} ended ({task.state}), and then came {name}")
-            return
-        to = MOVES[TaskState(task.state)].get(name)
+        to = NEXT[task.state].get(kind)
         if to is None:
-            self.violated(f"{name} is no legal move of {task.id}, which is {task.state}")
+            self.violated(f"{kind} is no legal move of {task.id}, which is {task.state}")
             return
-        if name == "task_assigned":
+        for hook in self._hooks[kind]:
+            hook(task, record)
+        if kind == "task_assigned":
             self._assignment(task, exact=exact)
-            task.token, task.assigned_at = record.seq, record.at
-            self.assigned += 1
-        if name == "task_started":
-            task.began = True
-        if name == "attempt_interrupted":
-            task.interruptions += event.reason not in BLAMELESS
-            if task.interruptions > INTERRUPTIONS_MAX:
-                self.violated(f"{task.id} went back to its queue after too many interruptions")
-        self.waiting.get(task.agent, {}).pop(task.id, None)
-        self.flying.pop(task.id, None)
-        task.state = to.value
-        if to == "ready":
-            self._enter(task, record.seq)
+        elif kind == "attempt_interrupted":
+            self._interruption(task, event)
+        elif kind == "task_cancelled" and event.was != task.state:
+            self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")
+        self._leave(task)
+        task.state = to
+        self._fold(task, record, kind)
+        if to in FINAL:
+            task.ended_seq, task.ended_at = record.seq, record.at
+            task.fell = to != "succeeded"
+            for hook in self._hooks["end"]:
+                hook(task, record)
         elif to in FLYING:
             self.flying[task.id] = task
-            if name == "task_assigned":
-                self.since[task.agent] = record.seq
         else:
-            task.ended_seq, task.ended_kind = record.seq, name
+            self._enter(task, record)
+
+    def _fold(self, task: ModelTask, record: Record, kind: str) -> None:
+        event: Any = record.event
+        if kind == "task_assigned":
+            task.token, task.assigned_at = record.seq, record.at
+            task.attempt, task.charged = event.attempt, task.charged + 1
+            self.since[task.agent] = record.seq
+        elif kind == "attempt_interrupted":
+            task.attempt -= 1
+            task.charged -= 1
+            task.interruptions += event.reason not in BLAMELESS
+        elif kind == "task_revived":
+            task.charged = task.interruptions = 0
+        elif kind == "attempt_failed":
+            task.next_at = event.next_at
+        elif kind == "task_delayed":
+            task.next_at = event.until
+        elif kind == "task_succeeded":
+            task.result = event.result
+
+    def _interruption(self, task: ModelTask, event: e.AttemptInterrupted) -> None:
+        if event.attempt != task.attempt:
+            self.violated(f"attempt {task.attempt} of {task.id} was cut off as {event.attempt}")
+        if event.reason == "preempted":
+            self._preemption(task, event)
+        elif task.event.on_interrupt == "fail" and task.state == "running":
+            self.then.append(("task_failed", task.id))
+        elif event.reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX:
+            self.then.append(("task_failed", task.id))
+
+    def _preemption(self, victim: ModelTask, event: e.AttemptInterrupted) -> None:
+        self.seen["preempted"] += 1
+        self.then.append(("task_assigned", event.for_task))
+        task = self.tasks.get(event.for_task or "")
+        if task is None or not task.event.preempt:
+            self.violated(f"{victim.id} made room for {event.for_task}, which may not pre-empt")
+            return
+        if task.agent != victim.agent:
+            self.violated(f"{task.id} of {task.agent} pre-empted {victim.id} of {victim.agent}")
+        if task.priority >= victim.priority:
+            self.violated(f"{task.id} pre-empted {victim.id}, which is as urgent")
+        if victim.event.on_interrupt == "fail":
+            self.violated(f"{victim.id} must not run twice, and was pre-empted")
+        if not self.full_caps(task, self.taken()):
+            self.violated(f"{victim.id} was pre-empted although there was room for {task.id}")
 
     def _assignment(self, task: ModelTask, *, exact: bool) -> None:
-        limits = self.limits
-        if task.event.on_interrupt == "fail" and task.began:
-            self.violated(f"{task.id} must not run twice, and was assigned again")
-        if len(self.flying) >= limits.inflight:
-            self.violated(f"{task.id} was assigned over the cap of {limits.inflight} in flight")
-        if self.in_flight(task.agent) >= limits.inflight_per_agent:
-            self.violated(f"{task.id} was assigned over the cap of its agent {task.agent}")
-        if self.flying:
-            for cap in self.full_caps(task.lane):
-                self.violated(f"{task.id} was assigned over the cap of {cap}")
+        victim = self._swapped_for(task)
+        if task.interruptions >= INTERRUPTIONS_MAX:
+            self.violated(f"{task.id} was assigned after {task.interruptions} interruptions")
+        if self.stopped:
+            self.violated(f"{task.id} was assigned although the scheduler is paused")
         if task.agent in self.paused:
             self.violated(f"{task.id} was assigned although {task.agent} is paused")
-        for other in self.waiting[task.agent].values():
-            if other.lane == task.lane and other.rank < task.rank:
+        if task.action in self.paused_types:
+            self.violated(f"{task.id} was assigned although {task.action} is paused")
+        for cap in self.full_caps(task, self.taken()):
+            self.violated(f"{task.id} was assigned over the cap of {cap}")
+        rank = self.rank(task)
+        for other in self.ready[task.agent].values():
+            if other.lane == task.lane and other is not victim and self.rank(other) < rank:
                 self.violated(f"{task.id} overtook {other.id}, which is ahead of it in its lane")
-        if exact:
+        if exact and victim is None:
             self.exact += 1
             turn = self.choice()
             if turn is not task:
                 name = turn.id if turn else "nobody"
                 self.violated(f"{task.id} was assigned, but it was the turn of {name}")
 
-    def _refused(self, event: e.ResultRefused) -> None:
-        self.refused += 1
-        task = self.tasks.get(event.task)
-        if task is None:
-            self.violated(f"a result was refused for {event.task}, which was never submitted")
+    def _swapped_for(self, task: ModelTask) -> ModelTask | None:
+        """Give the task that has just made room for this one."""
+        before: Any = self.last.event if self.last is not None else None
+        if type(before) is e.AttemptInterrupted and before.for_task == task.id:
+            return self.tasks.get(before.task)
+        return None
 
-    def _delivery(self, event: Any) -> None:
-        task = self.tasks.get(event.task)
-        if task is None or not task.callback or task.state not in FINAL:
-            self.violated(f"a callback was reported for {event.task}, which owes none")
-            return
-        if task.state == "rejected":
-            self.violated(f"a callback was sent for {task.id}, which was rejected")
-        if task.closed:
-            self.violated(f"the callback of {task.id} was {task.closed} and then reported again")
-        if event.delivery != f"dlv_{task.ended_seq}_{task.id}":
-            self.violated(f"the delivery of {task.id} has the id {event.delivery}")
-        task.tries += 1
-        if event.number != task.tries:
-            self.violated(f"try {task.tries} to deliver {task.id} was counted as {event.number}")
-        if type(event) is e.DeliverySucceeded:
-            task.closed = "delivered"
-        elif type(event) is e.DeliveryAbandoned:
-            task.closed = "abandoned"
+    # -- at rest -------------------------------------------------------------------------------
 
-    # -- at the end ----------------------------------------------------------------------------
+    def at_rest(self) -> None:
+        """Judge a moment at which no actor has anything to do."""
+        left = self.choice()
+        if left is not None:
+            self.violated(f"{left.id} of {left.agent} could run, and nobody runs it")
+        swap = self.swap()
+        if swap is not None:
+            self.violated(f"{swap[0].id} could take the place of {swap[1].id}, and does not")
+        for hook in self._hooks_of("at_rest"):
+            hook()
 
     def overdue(self, now: int) -> None:
         """Judge a moment at which all that was due should have happened."""
-        for task in self.tasks.values():
-            if task.state in FINAL:
-                continue
-            if task.event.deadline is not None and task.event.deadline <= now:
-                self.violated(f"{task.id} is {task.state} after its deadline")
-            limit_ms = task.event.timeout_ms
-            if task.state in FLYING and limit_ms and task.assigned_at + limit_ms * 1000 <= now:
-                self.violated(f"{task.id} runs on after its timeout")
+        self.clocks.overdue(now)
 
     def settled(self) -> None:
         """Judge the rest: everything that can end has ended."""
         for task in self.tasks.values():
-            endless = task.lane[0] == "pull" and task.event.deadline is None
-            if task.state not in FINAL and not endless:
+            if task.state not in FINAL and not self._endless(task):
                 self.violated(f"{task.id} of {task.agent} never ended: it is {task.state}")
-            if task.state in FINAL and task.state != "rejected" and task.callback:
-                if not task.closed:
-                    self.violated(f"the callback of {task.id} was neither delivered nor given up")
-            elif task.closed:
-                self.violated(f"{task.id} owes no callback, yet one was {task.closed}")
         if self.flying:
             self.violated(f"at rest, {len(self.flying)} tasks still hold slots")
+        for hook in self._hooks_of("settled"):
+            hook()
+
+    def _endless(self, task: ModelTask, under: Iterable[str] = ()) -> bool:
+        """Whether nothing will ever end a task: no worker takes it, no parent of it comes."""
+        if task.state in FINAL or task.event.deadline is not None or task.id in under:
+            return False
+        if task.state != "blocked":
+            return task.is_pull and task.event.queue_timeout_ms is None
+        parents = [self.tasks.get(parent) for parent in task.parents]
+        return any(
+            parent is None or self._endless(parent, (*under, task.id)) for parent in parents
+        )

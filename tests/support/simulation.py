@@ -9,29 +9,24 @@ After a phase with faults comes a calm one, in which everything must come to its
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykka import ActorRegistry
+from support import sim_rules
+from support.sim_clients import Clients
 from support.sim_model import Model
-from support.sim_parts import (
-    DELIVERIES_MAX,
-    SimCourier,
-    SimHost,
-    SimLine,
-    SimLog,
-    SimReply,
-    SimRunner,
-    SimShard,
-)
+from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
+from support.sim_parts import SimHost, SimLine, SimLog, SimShard
+from support.sim_work import Work
 
-from rota.actors import messages as m
-from rota.actors import snapshotter
+from rota.actors import dependencies, snapshotter
 from rota.actors.recovery import rebuild
 from rota.clock import ManualClock
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain import notes
 from rota.domain.events import TaskAssigned
 from rota.eventlog.codec import decode
 from rota.projections.state import State
@@ -41,13 +36,18 @@ if TYPE_CHECKING:
 
     from rota.actors.runtime import Runtime
 
-AGENTS = ("ann", "bob", "cyd", "dan", "eve")
-ACTIONS = ("echo", "sleep", "scan")
-HOSTS = ("http://one.test/hook", "http://two.test/hook", "http://three.test/hook")
-MOVES_MIN, MOVES_MAX = 300, 1400
+MOVES_MIN, MOVES_MAX = 200, 1000
 REST_MOVES_MAX = 60_000
-SLICE_TASKS = 3
+DAY_US = 25 * 3600 * 1_000_000
 S = 1_000_000
+SMALL = (
+    (snapshotter, "SLICE_TASKS", 3),
+    (dependencies, "SLICE_TASKS", 4),
+    (notes, "LINES_MAX", sim_rules.LINES_MAX),
+    (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
+    (notes, "REPORTS_MAX", sim_rules.REPORTS_MAX),
+)
+"""Bounds of the production code that are set low, so that small runs reach them."""
 
 
 class ViolationError(AssertionError):
@@ -64,20 +64,12 @@ class ViolationError(AssertionError):
 
 
 class Outcome(NamedTuple):
-    """What a run came to."""
+    """What a run came to, and how often it came by what."""
 
     seed: int
     digest: str
     records: int
-    crashes: int
-    stops: int
-    failures: int
-    assigned: int
-    exact: int
-    refused: int
-    rejected: int
-    snapshots: int
-    sent: int
+    reached: dict[str, int]
 
 
 class World:
@@ -89,53 +81,61 @@ class World:
         self.rng = rng = Random(seed)
         self.verbose = verbose
         self.calm = False
+        self.draining = False
         self.violation: ViolationError | None = None
         self.clock = ManualClock()
         self.log = SimLog()
         self.model = Model(self.violated)
+        self.work = Work(rng)
+        self.clients = Clients(self)
         self._ids = 0
-        self.exact = 0
         self.waiting: list[SimReply] = []
         self.acks: dict[str, set[str]] = {}
-        self.counts = dict.fromkeys(("crash", "stop", "snapshot", "sent", "due"), 0)
+        self.told: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self.odds = {
-            "late": rng.choice((0.0, 0.3, 0.8)),
-            "repeat": rng.choice((0.0, 0.05, 0.3)),
-            "deadline": rng.choice((0.0, 0.2, 0.6)),
-            "timeout": rng.choice((0.0, 0.2, 0.6)),
-            "callback": rng.choice((0.0, 0.3, 0.8)),
-            "pull": rng.choice((0.0, 0.1, 0.3)),
-            "fail": rng.choice((0.0, 0.1, 0.4)),
-        }
-        self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
+        self._due = 0
         self.snapshot_every = rng.choice((10, 30, 100, 100_000))
         self.merge_max = rng.choice((1, 3, 1000))
         self.orderly = rng.random() < 0.3
         self.moves = rng.randint(MOVES_MIN, MOVES_MAX)
-        weights = {
+        weights = self._weights()
+        self._moves = {
+            name: getattr(self, f"_do_{name}", None) or getattr(self.clients, name)
+            for name in weights
+        }
+        self._drawn = rng.choices(tuple(weights), tuple(weights.values()), k=self.moves)
+        self.boot()
+
+    def _weights(self) -> dict[str, float]:
+        """Draw how often what happens."""
+        rng, odds = self.rng, self.work.odds
+        return {
             "step": rng.choice((8, 20, 40)),
             "loop": rng.choice((6, 20)),
             "commit": rng.choice((2, 6, 12)),
             "time": rng.choice((1, 4)),
+            "day": 0.02 if odds["idempotency"] else 0,
             "submit": rng.choice((1, 2, 4)),
-            "cancel": rng.choice((0, 0.3, 2)),
-            "pause": rng.choice((0, 0.3)),
+            "batch": rng.choice((0, 0, 0.3, 1)),
+            "wide_batch": 0.3 if self.work.is_wide else 0,
+            "cancel": rng.choice((0, 0.3, 1.5)),
+            "cancel_batch": rng.choice((0, 0.2)),
+            "revive": rng.choice((0, 0, 0.3, 1)),
+            "note": rng.choice((0, 0.5)) if odds["notes"] else 0,
+            "pause": rng.choice((0, 0, 0.3, 0.6)),
             "limits": rng.choice((0, 0, 0.3)),
             "disk": rng.choice((0, 0, 0.15, 0.5)),
             "crash": rng.choice((0, 0.05, 0.2)),
             "stop": rng.choice((0, 0.05)),
         }
-        self._names = tuple(weights)
-        self._weights = tuple(weights.values())
-        self.boot()
 
     # -- what the parts need -------------------------------------------------------------------
 
     def trace(self, text: str, *args: Any) -> None:
         """Say what happens, if anybody listens."""
         if self.verbose:
-            print(f"{self.clock.now_us() / S:.3f} #{self.log.seq()} {text % args}")
+            print(f"{self.clock.now_us() / S - 1.7e9:.6f} #{self.log.seq()} {text % args}")
 
     def violated(self, sentence: str) -> None:
         """Keep the first broken promise; the run ends with it."""
@@ -145,30 +145,35 @@ class World:
 
     def after(self, delay_us: int, what: Callable[[], None]) -> None:
         """Let something happen outside, later."""
-        self.counts["due"] += 1
-        heappush(self._events, (self.clock.now_us() + delay_us, self.counts["due"], what))
+        self._due += 1
+        heappush(self._events, (self.clock.now_us() + delay_us, self._due, what))
 
-    def acknowledged(self, task_id: str, kind: str) -> None:
+    def acknowledged(self, subject: str, kind: str) -> None:
         """Take note of an answer; the fact behind it must be durable now, and for ever."""
-        self.acks.setdefault(task_id, set()).add(kind)
-        self._check_ack(task_id, kind)
+        self.acks.setdefault(subject, set()).add(kind)
+        self._check_ack(subject, kind)
 
-    def _check_ack(self, task_id: str, kind: str) -> None:
+    def _check_ack(self, subject: str, kind: str) -> None:
         needle = f'"kind":"{kind}"'.encode()
-        if not any(needle in item.body for item in self.log.read_task(task_id)):
-            self.violated(f"{kind} of {task_id} was acknowledged and is not in the log")
+        if not any(needle in item.body for item in self.log.read_task(subject)):
+            self.violated(f"{kind} of {subject} was acknowledged and is not in the log")
 
     def new_id(self) -> str:
         """Give the next task id."""
         self._ids += 1
         return f"tsk_{self._ids:05d}"
 
+    def draw(self) -> float:
+        """Draw the luck of a backoff, often an extreme one."""
+        return self.rng.choice((0.0, 1.0, self.rng.random()))
+
     def refold(self) -> None:
         """Make the model anew from what is durable."""
-        self.exact += self.model.exact
+        self.counts["exact"] += self.model.exact
         self.model = Model(self.violated)
         for item in self.log.read(0, 1 << 30):
             self.model.observe(decode(item.body))
+        self.model.whole()
 
     def compare_counts(self, shard: SimShard, record: Any) -> None:
         """Hold the projections' counts against the model's."""
@@ -186,19 +191,6 @@ class World:
 
     # -- living and dying ----------------------------------------------------------------------
 
-    def draw_limits(self) -> Limits:
-        """Draw limits, mostly tight ones."""
-        rng = self.rng
-        return Limits(
-            queued=rng.choice((5, 20, 1000, 1000, 1000)),
-            queued_per_agent=rng.choice((3, 8, 100, 100, 100)),
-            inflight=rng.choice((1, 3, 6, 20)),
-            inflight_per_agent=rng.choice((1, 2, 3, 10)),
-            push=rng.choice((1, 2, 4, 10)),
-            result_ttl_s=rng.choice((1, 10, 300)),
-            types=(("scan", rng.randint(1, 2)),) if rng.random() < 0.6 else (),
-        )
-
     def boot(self) -> None:
         """Start a server on the log, whatever is in it."""
         self.host = SimHost(self.clock)
@@ -210,7 +202,7 @@ class World:
         shard = SimShard(
             self.log,
             self.host,
-            limits=self.draw_limits(),
+            limits=self.work.limits(),
             line=self._make_line,
             runner=self.runner,
             courier=self.courier,
@@ -218,6 +210,8 @@ class World:
             deliveries_max=DELIVERIES_MAX,
             snapshot_every=self.snapshot_every,
             new_id=self.new_id,
+            draw=self.draw,
+            start_paused=self.rng.random() < 0.05,
             on_fatal=lambda error: self.violated(f"the server gave up: {error}"),
         )
         shard.world = self
@@ -229,13 +223,6 @@ class World:
         self.line = SimLine(*args)
         return self.line
 
-    def crash(self) -> None:
-        """Cut the power: what is not in the log is gone, and so is everybody who waited."""
-        self.trace("CRASH")
-        self.counts["crash"] += 1
-        self._bury()
-        self.boot()
-
     def _bury(self) -> None:
         self.counts["sent"] += self.courier.sent
         self.counts["snapshot"] = max(self.counts["snapshot"], len(self.log.load_snapshots()))
@@ -244,7 +231,14 @@ class World:
         self._events.clear()
         self._check_replay()
 
-    def stop(self) -> None:
+    def _do_crash(self) -> None:
+        """Cut the power: what is not in the log is gone, and so is everybody who waited."""
+        self.trace("CRASH")
+        self.counts["crash"] += 1
+        self._bury()
+        self.boot()
+
+    def _do_stop(self) -> None:
         """Shut down in good order, and start again."""
         self.trace("STOP")
         self.counts["stop"] += 1
@@ -281,7 +275,7 @@ class World:
 
     def move(self, name: str) -> None:
         """Do one thing."""
-        getattr(self, f"_do_{name}")()
+        self._moves[name]()
         if self.violation is not None:
             raise self.violation
 
@@ -303,11 +297,9 @@ class World:
         self.host.running.discard(runtime)
         for hook in runtime.idle:
             hook()
-        shard = self.shard
-        if not shard.degraded and not self.draining and not runtime.ready:
-            left = self.model.choice()
-            if left is not None:
-                self.violated(f"{left.id} of {left.agent} could run, and nobody runs it")
+        if self.shard.degraded or self.draining or runtime.ready or self.host.soon:
+            return
+        self.model.at_rest()
 
     def _do_loop(self) -> None:
         host = self.host
@@ -338,64 +330,12 @@ class World:
         else:
             self.clock.advance_us(rng.choice((1, 1000, 300_000, 3 * S)))
 
+    def _do_day(self) -> None:
+        self.clock.advance_us(DAY_US)
+
     def _next_due(self) -> int | None:
         dues = [rows[0][0] for rows in (self._events, self.host.later) if rows]
         return min(dues, default=None)
-
-    def _do_submit(self) -> None:
-        if self.draining:
-            return
-        rng = self.rng
-        many = 1 if rng.random() < 0.8 else rng.randint(2, 5)
-        commands = tuple(self._draw_command() for _ in range(many))
-        self.trace("submit %s", commands)
-        reply = SimReply(self, "submit", many)
-        self.shard.admission.tell(m.SubmitTasks(commands, reply))
-
-    def _draw_command(self) -> SubmitTask:
-        rng, odds, now = self.rng, self.odds, self.clock.now_us()
-        pull = rng.random() < odds["pull"]
-        return SubmitTask(
-            rng.choice(self.agents),
-            rng.choice(ACTIONS),
-            "pull" if pull else "builtin",
-            priority=rng.choice((2, 2, 2, 0, 1, 3)),
-            callback=rng.choice(HOSTS) if rng.random() < odds["callback"] else None,
-            deadline=now + rng.randrange(1, 20 * S) if rng.random() < odds["deadline"] else None,
-            timeout_ms=rng.randrange(1, 3000) if rng.random() < odds["timeout"] else None,
-            on_interrupt="fail" if rng.random() < odds["fail"] else None,
-            by="sim",
-        )
-
-    def _do_cancel(self) -> None:
-        if not self.model.tasks:
-            return
-        task_id = self.rng.choice(list(self.model.tasks)[-20:])
-        agent = self.model.tasks[task_id].agent
-        self.trace("cancel %s", task_id)
-        reply = SimReply(self, "cancel", task_id)
-        reason = self.rng.choice(("", "no longer wanted"))
-        self.shard.queue(agent).tell(m.CancelTask(task_id, reason, "sim", reply))
-
-    def _do_pause(self) -> None:
-        agent = self.rng.choice(self.agents)
-        if self.rng.random() < 0.4:
-            self.trace("pause %s", agent)
-            reply = SimReply(self, "pause", agent)
-            self.shard.queue(agent).tell(m.PauseAgent("", "sim", reply))
-        else:
-            self._resume(agent)
-
-    def _resume(self, agent: str) -> None:
-        self.trace("resume %s", agent)
-        reply = SimReply(self, "resume", agent)
-        self.shard.queue(agent).tell(m.ResumeAgent("sim", reply))
-
-    def _do_limits(self) -> None:
-        limits = self.draw_limits()
-        self.trace("change limits to %s", limits)
-        reply = SimReply(self, "limits", limits)
-        self.shard.admission.tell(m.ChangeLimits(limits, "sim", "sim", reply))
 
     def _do_disk(self) -> None:
         log = self.log
@@ -403,35 +343,21 @@ class World:
         log.torn = log.broken and self.rng.random() < 0.3
         self.trace("the disk is %s", "broken" if log.broken else "whole")
 
-    def _do_crash(self) -> None:
-        self.crash()
-
-    def _do_stop(self) -> None:
-        self.stop()
-
     # -- the run -------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
         """Live through the faulty phase, then come to rest, then be judged."""
-        moves = self.rng.choices(self._names, self._weights, k=self.moves)
-        for name in moves:
+        for name in self._drawn:
             self.move(name)
         self._calm_down()
         self._judge()
-        return Outcome(
-            self.seed,
-            self.log.head().digest.hex(),
-            self.log.seq(),
-            self.counts["crash"],
-            self.counts["stop"],
-            self.log.failures,
-            self.model.assigned,
-            self.exact + self.model.exact,
-            self.model.refused,
-            sum(task.state == "rejected" for task in self.model.tasks.values()),
-            max(self.counts["snapshot"], len(self.log.load_snapshots())),
-            self.counts["sent"] + self.courier.sent,
-        )
+        counts = self.counts
+        counts["exact"] += self.model.exact
+        counts["failure"] = self.log.failures
+        counts["snapshot"] = max(counts["snapshot"], len(self.log.load_snapshots()))
+        counts["sent"] += self.courier.sent
+        reached = {**self.model.seen, **counts}
+        return Outcome(self.seed, self.log.head().digest.hex(), self.log.seq(), reached)
 
     def _calm_down(self) -> None:
         self.trace("CALM")
@@ -440,8 +366,7 @@ class World:
         self.rest()
         while self.shard.degraded and self._pass_time():
             pass
-        for agent in self.agents:
-            self._resume(agent)
+        self.clients.resume_all()
         self.rest()
         while self._pass_time():
             pass
@@ -482,10 +407,14 @@ class World:
             self.violated(f"{len(self.waiting)} requests were never answered: {kinds}")
         if shard.state.seq != self.log.seq():
             self.violated(f"at rest {shard.state.seq} records were made, {self.log.seq()} kept")
+        self.model.at_rest()
         self.model.settled()
-        for task_id, kinds in self.acks.items():
+        for subject, how in self.model.callbacks.closed.items():
+            if how == "delivered" and self.told.get(subject) != self.model.callbacks.ends[subject]:
+                self.violated(f"whoever waits for {subject} was never told how it ended at last")
+        for subject, kinds in self.acks.items():
             for kind in kinds:
-                self._check_ack(task_id, kind)
+                self._check_ack(subject, kind)
         self._check_replay()
         self._compare_live()
         if self.violation is not None:
@@ -530,17 +459,20 @@ class _Faults(logging.Handler):
 
 @contextmanager
 def _arranged() -> Iterator[_Faults]:
-    """Hear the loggers, and cut snapshots into slices even where few tasks are."""
-    logger, faults, slices = logging.getLogger("rota"), _Faults(), snapshotter.SLICE_TASKS
+    """Hear the loggers, and set some bounds low."""
+    logger, faults = logging.getLogger("rota"), _Faults()
     before = (logger.level, logger.propagate)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     logger.addHandler(faults)
-    snapshotter.SLICE_TASKS = SLICE_TASKS
+    bounds = [(module, name, getattr(module, name)) for module, name, _ in SMALL]
+    for module, name, value in SMALL:
+        setattr(module, name, value)
     try:
         yield faults
     finally:
-        snapshotter.SLICE_TASKS = slices
+        for module, name, value in bounds:
+            setattr(module, name, value)
         logger.removeHandler(faults)
         logger.level, logger.propagate = before
 

@@ -28,11 +28,11 @@ from rota.http.tables import SLICE_TASKS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.domain.batch import Batch
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.http.call import Call
     from rota.http.dialects.models import BrowserOSItem
-    from rota.projections.batches import Batch
 
 NAME = "browseros"
 

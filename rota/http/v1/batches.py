@@ -13,9 +13,9 @@ from rota.http.submissions import command_from, keyed
 
 if TYPE_CHECKING:
     from rota.actors.messages import BatchAdmitted
+    from rota.domain.batch import Batch
     from rota.domain.task import Task
     from rota.http.call import Call
-    from rota.projections.batches import Batch
 
 
 async def submit(call: Call) -> Any:

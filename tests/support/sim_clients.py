@@ -1,0 +1,289 @@
+"""The simulated clients: they ask for things, and check that the answers are true.
+
+Answers come when everything they rest on is durable, so they are checked against the log and the
+model at that moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.sim_outside import SimReply
+from support.sim_work import ACTIONS
+
+from rota.actors import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from support.simulation import World
+
+    from rota.domain.commands import SubmitBatch, SubmitTask
+
+RECENT = 20
+
+
+class Clients:
+    """Everybody who sends requests."""
+
+    def __init__(self, world: World) -> None:
+        """Belong to a world."""
+        self._world = world
+        self._rng = world.rng
+
+    def _reply(
+        self,
+        kind: str,
+        on_ok: Callable[[Any], None],
+        on_fail: Callable[[str, Any], None] | None = None,
+    ) -> SimReply:
+        return SimReply(self._world, kind, on_ok, on_fail)
+
+    def _recent(self, many: int = RECENT) -> list[str]:
+        return list(self._world.model.tasks)[-many:]
+
+    # -- submissions ---------------------------------------------------------------------------
+
+    def submit(self) -> None:
+        """Submit a task, or some at once."""
+        world, rng = self._world, self._rng
+        if world.draining:
+            return
+        now, recent = world.clock.now_us(), self._recent()
+        many = 1 if rng.random() < 0.8 else rng.randint(2, 5)
+        commands = tuple(world.work.task(now, recent) for _ in range(many))
+        world.trace("submit %s", commands)
+
+        def check(answers: list[Any]) -> None:
+            for command, answer in zip(commands, answers, strict=True):
+                self._check_answer(command, answer)
+
+        world.shard.admission.tell(m.SubmitTasks(commands, self._reply("submit", check)))
+
+    def _check_answer(self, command: SubmitTask, answer: Any) -> None:
+        world = self._world
+        if type(answer) is m.Refused:
+            world.acknowledged(answer.task, "task_rejected")
+        elif type(answer) is not m.Admitted:
+            self._check_refusal(command, (command,), answer.code, answer)
+        else:
+            world.acknowledged(answer.task, "task_submitted")
+            found = world.model.tasks[answer.task]
+            world.counts[answer.known or "admitted"] += 1
+            if not answer.known:
+                true = found.event.action == command.action and found.by == command.by
+                true = true and answer.task == (command.wanted_id or answer.task)
+            elif answer.known == "idempotent":
+                said = (found.event.idempotency, found.event.digest, found.by)
+                true = said == (command.idempotency, command.digest, command.by)
+            else:
+                same = command.dedup is not None and found.event.dedup == command.dedup.key
+                true = same and command.dedup.mode == "return" and found.by == command.by
+            if not true:
+                world.violated(f"{answer} is no answer to {command}")
+
+    def batch(self) -> None:
+        """Submit a batch."""
+        self._submit_batch(*self._world.work.batch(self._world.clock.now_us(), self._recent()))
+
+    def wide_batch(self) -> None:
+        """Submit a batch of some hundred."""
+        self._submit_batch(*self._world.work.wide_batch(self._world.clock.now_us(), []))
+
+    def _submit_batch(self, batch: SubmitBatch, shape: str) -> None:
+        world = self._world
+        if world.draining:
+            return
+        world.trace("submit a batch (%s): %s", shape, batch)
+
+        def check(answer: m.BatchAdmitted) -> None:
+            world.acknowledged(answer.batch, "batch_submitted")
+            event = world.model.batches.known[answer.batch]
+            said = (event.idempotency, event.digest)
+            if answer.known and said != (batch.idempotency, batch.digest):
+                world.violated(f"{answer} is no answer to {batch}")
+            if event.tasks != [each.task for each in answer.tasks]:
+                world.violated(f"the answer names other tasks than {answer.batch} has")
+            world.counts[f"{answer.known or 'admitted'} batch"] += 1
+            for each in answer.tasks:
+                world.acknowledged(each.task, "task_submitted")
+
+        def check_refusal(code: str, error: Any) -> None:
+            if code == "queue_full":
+                world.acknowledged(error.details["batchId"], "batch_rejected")
+            elif code != "bad_request" or shape != "bad":
+                self._check_refusal(batch, batch.tasks, code, error)
+
+        reply = self._reply("batch", check, check_refusal)
+        world.shard.admission.tell(m.SubmitTogether(batch, reply))
+
+    def _check_refusal(
+        self, request: SubmitTask | SubmitBatch, tasks: Sequence[SubmitTask], code: str, error: Any
+    ) -> None:
+        """Look whether there is a reason to refuse."""
+        world, model = self._world, self._world.model
+        world.counts[code] += 1
+        keys = {request.idempotency}
+        subjects: list[Any] = [*model.batches.known.values()]
+        subjects += [task.event for task in model.tasks.values()]
+        if code == "idempotency_conflict":
+            digests = {s.digest for s in subjects if getattr(s, "idempotency", None) in keys}
+            true = request.idempotency is not None and bool(digests - {request.digest})
+        elif code == "unprocessable":
+            true = any(getattr(s, "idempotency", None) in keys for s in subjects)
+            true = true and request.idempotency is not None
+        elif code == "duplicate":
+            other = model.tasks[error.details["taskId"]].event
+            dedup = tasks[0].dedup
+            true = dedup is not None and dedup.mode == "reject" and other.dedup == dedup.key
+        elif code == "id_taken":
+            wanted = [task.wanted_id for task in tasks]
+            taken = error.details["taskId"]
+            true = taken in wanted and (taken in model.tasks or wanted.count(taken) > 1)
+        elif code == "missing_dependency":
+            true = any(task.on_missing == "fail" for task in tasks)
+        elif code == "dependency_rejected":
+            true = model.state_of(error.details["taskId"]) == "rejected"
+        elif code == "dependency_cycle":
+            true = self._is_cycle(error.details["path"], tasks)
+        else:
+            true = False
+        if not true:
+            world.violated(f"there was no reason for {code}: {error} of {request}")
+
+    def _is_cycle(self, path: list[str], tasks: Sequence[SubmitTask]) -> bool:
+        """Look whether each step of a path is there, as far as it is between known tasks."""
+        tasks_known = self._world.model.tasks
+        wanted = {task.wanted_id for task in tasks}
+        known = [at for at in path[:-1] if at in tasks_known and at not in wanted]
+        steps = zip(path, path[1:], strict=False)
+        if any(at in known and to not in tasks_known[at].parents for at, to in steps):
+            return False
+        if len(path) > len(tasks) + 1 and not known:
+            return False
+        return path[0] == path[-1] and (len(tasks) > 1 or not wanted.isdisjoint(path))
+
+    # -- what is done to tasks -----------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Cancel a task."""
+        world = self._world
+        if not world.model.tasks:
+            return
+        task = world.model.tasks[self._rng.choice(self._recent())]
+        world.trace("cancel %s", task.id)
+        reply = self._reply("cancel", lambda name: world.acknowledged(name, "task_cancelled"))
+        reason = self._rng.choice(("", "no longer wanted"))
+        world.shard.queue(task.agent).tell(m.CancelTask(task.id, reason, "sim", reply))
+
+    def revive(self) -> None:
+        """Give a task another life, mostly one that has failed."""
+        world, rng = self._world, self._rng
+        recent = self._recent(40)
+        failed = [each for each in recent if world.model.state_of(each) == "failed"]
+        if not recent:
+            return
+        task = world.model.tasks[rng.choice(failed or recent)]
+        world.trace("revive %s", task.id)
+        reply = self._reply("revive", lambda name: world.acknowledged(name, "task_revived"))
+        world.shard.queue(task.agent).tell(m.ReviveTask(task.id, "sim", reply))
+
+    def cancel_batch(self) -> None:
+        """Cancel a batch."""
+        world = self._world
+        batches = list(world.model.batches.known)[-5:]
+        if not batches:
+            return
+        batch_id = self._rng.choice(batches)
+        world.trace("cancel batch %s", batch_id)
+
+        def check(many: int) -> None:
+            members = world.model.batches.members_of(batch_id)
+            cancelled = [each for each in members if self._is_cancelled(each)]
+            if many < 1 or len(cancelled) < many:
+                world.violated(f"{many} tasks of {batch_id} were said to be cancelled")
+
+        message = m.CancelBatch(batch_id, "", "sim", self._reply("cancel_batch", check))
+        world.shard.admission.tell(message)
+
+    def _is_cancelled(self, task_id: str) -> bool:
+        needle = b'"kind":"task_cancelled"'
+        return any(needle in item.body for item in self._world.log.read_task(task_id))
+
+    def note(self) -> None:
+        """Add to a task's log from outside."""
+        world, rng = self._world, self._rng
+        recent = self._recent()
+        if not recent:
+            return
+        task_id = rng.choice(recent)
+        lines = tuple("y" * rng.choice((1, 20, 200)) for _ in range(rng.randrange(6)))
+        progress = rng.choice((None, 0.5, {"page": 2}))
+
+        def check(many: int) -> None:
+            if many:
+                kind = "task_logged" if lines else "task_progressed"
+                world.acknowledged(task_id, kind if many == 1 else "task_logged")
+
+        reply = self._reply("note", check)
+        message = m.NoteTask(task_id, lines, "info", progress, "sim", reply)
+        world.shard.pool.tell(message)
+
+    # -- control -------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Pause or resume an agent, a type or everything."""
+        rng = self._rng
+        what = rng.choice(("agent", "agent", "type", "scheduler"))
+        if what == "agent":
+            self.pause_agent(rng.choice(self._world.work.agents), paused=rng.random() < 0.4)
+        elif what == "type":
+            self.pause_type(rng.choice(ACTIONS), paused=rng.random() < 0.4)
+        else:
+            self.pause_scheduler(paused=rng.random() < 0.3)
+
+    def resume_all(self) -> None:
+        """Let everything go on."""
+        for agent in self._world.work.agents:
+            self.pause_agent(agent, paused=False)
+        for action in ACTIONS:
+            self.pause_type(action, paused=False)
+        self.pause_scheduler(paused=False)
+
+    def pause_agent(self, agent: str, *, paused: bool) -> None:
+        """Pause or resume an agent."""
+        reply = self._told_in_log("agent_paused", f'"agent":"{agent}"', paused=paused)
+        message = m.PauseAgent("", "sim", reply) if paused else m.ResumeAgent("sim", reply)
+        self._world.shard.queue(agent).tell(message)
+
+    def pause_type(self, action: str, *, paused: bool) -> None:
+        """Pause or resume a type."""
+        reply = self._told_in_log("type_paused", f'"type":"{action}"', paused=paused)
+        self._world.shard.dispatcher.tell(m.PauseType(action, paused, "", "sim", reply))
+
+    def pause_scheduler(self, *, paused: bool) -> None:
+        """Pause or resume everything."""
+        reply = self._told_in_log("scheduler_paused", "", paused=paused)
+        self._world.shard.dispatcher.tell(m.PauseScheduler(paused, "", "sim", reply))
+
+    def _told_in_log(self, kind: str, detail: str, *, paused: bool) -> SimReply:
+        """Wait for a pause to be acknowledged; it must be in the log then."""
+        world = self._world
+        needles = (f'"kind":"{kind}"'.encode(), detail.encode())
+        world.trace("%s %s %s", kind, detail, paused)
+
+        def check(value: Any) -> None:
+            del value
+            records = world.log.read(0, 1 << 30)
+            if paused and not any(all(n in item.body for n in needles) for item in records):
+                world.violated(f"{kind} {detail} was acknowledged and is not in the log")
+
+        return self._reply(kind, check)
+
+    def limits(self) -> None:
+        """Put other limits in force."""
+        world = self._world
+        limits = world.work.limits()
+        world.trace("change limits to %s", limits)
+        reply = self._reply("limits", lambda _changed: None)
+        world.shard.admission.tell(m.ChangeLimits(limits, "sim", "sim", reply))
