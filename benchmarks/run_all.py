@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("dispatch_latency", "submissions", "lifecycle", "backlog", "replay", "idle")
+NAMES = ("dispatch_latency", "submissions", "lifecycle", "task_model", "backlog", "replay", "idle")
 
 
 def main():

@@ -86,8 +86,8 @@ class AdmissionActor(CooperativeActor):
                 return known
             task_id = self._id_for(command)
             depends = resolve(command.depends)
-            waits_of = self._journal.state.dependencies.waits_of
-            check_cycles({task_id: depends.values()}, waits_of)
+            edges = {task_id: depends.values()}
+            check_cycles(edges, self._journal.state.dependencies.waits_for(edges))
             prospects = decide_dependencies(depends, command.on_missing, self._archive.task)
             return self._admit(command, task_id, depends or None, prospects)
         except RequestError as error:
@@ -177,7 +177,7 @@ class AdmissionActor(CooperativeActor):
         wanted = command.wanted_id
         if wanted is None:
             return self._new_id()
-        if self._archive.task(wanted) is not None or self._archive.batch(wanted) is not None:
+        if self._archive.knows(wanted):
             details = {"taskId": wanted}
             raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
         return wanted
@@ -207,7 +207,7 @@ class AdmissionActor(CooperativeActor):
             list(ids),
             waiting=state.backlog.total,
             find=self._archive.task,
-            waits_of=state.dependencies.waits_of,
+            waits_of=state.dependencies.waits_for(ids),
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
         at = self._journal.record(submitted, *tasks, by=batch.by).at

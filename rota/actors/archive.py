@@ -32,6 +32,10 @@ class Archive:
         batch = self._batches.get(batch_id)
         return batch if batch is not None else batch_from_log(self._log, batch_id)
 
+    def knows(self, subject: str) -> bool:
+        """Whether an id is a task's or a batch's."""
+        return subject in self._tasks.by_id or self._log.has_task(subject)
+
     def either(self, subject: str) -> Task | Batch | None:
         """Give the task or the batch of an id."""
         task = self.task(subject)

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING
 from rota.domain.task import SUCCEEDED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
+
+
+def _nothing(task_id: str) -> Iterable[str]:
+    del task_id
+    return ()
 
 
 class Dependencies:
@@ -27,8 +34,15 @@ class Dependencies:
         self.children: dict[str, dict[str, Task]] = {}
         self.due: dict[str, str] = {}
 
-    def waits_of(self, task_id: str) -> set[str] | tuple[()]:
-        """Give what a task still waits for."""
+    def waits_for(self, ids: Iterable[str]) -> Callable[[str], Iterable[str]]:
+        """Give the way to follow existing edges, as far as they can lead to these new ids.
+
+        A cycle leads through a task that waits for one of them already; if none does, there is
+        nothing to follow, and most submissions cost no walk through the graph.
+        """
+        return self._waits_of if any(each in self.children for each in ids) else _nothing
+
+    def _waits_of(self, task_id: str) -> Iterable[str]:
         task = self._tasks.get(task_id)
         return task.waits or () if task is not None else ()
 

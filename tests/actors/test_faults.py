@@ -85,7 +85,7 @@ class EchoRunner:
 
     broken = False
 
-    def start(self, attempt: Any, ended: Any) -> Any:
+    def start(self, attempt: Any, ended: Any, tell: Any) -> Any:
         if self.broken:
             msg = "no more threads"
             raise RuntimeError(msg)
@@ -231,7 +231,7 @@ def test_many_actions_cost_a_dispatch_no_more_than_one(monkeypatch: pytest.Monke
     try:
         ended: list[Any] = []
         monkeypatch.setattr(
-            EchoRunner, "start", lambda _, __, end: ended.append(end) or (lambda _: None)
+            EchoRunner, "start", lambda _, __, end, ___: ended.append(end) or (lambda _: None)
         )
         for n in range(20):
             commands = tuple(SubmitTask(f"agent-{n}", f"action-{n}-{k}", "tab") for k in range(50))

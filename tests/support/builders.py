@@ -371,7 +371,8 @@ class _Play:
             if self._is_known(command):
                 return
             depends = resolve(command.depends)
-            check_cycles({task_id: depends.values()}, state.dependencies.waits_of)
+            edges = {task_id: depends.values()}
+            check_cycles(edges, state.dependencies.waits_for(edges))
             prospects = decide_dependencies(depends, command.on_missing, state.tasks.get)
         except RequestError:
             return
@@ -451,7 +452,7 @@ class _Play:
                 ids,
                 waiting=state.backlog.total,
                 find=state.tasks.get,
-                waits_of=state.dependencies.waits_of,
+                waits_of=state.dependencies.waits_for(ids),
             )
         except RequestError:
             return

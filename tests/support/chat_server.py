@@ -19,6 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiohttp import web
 from support.http_server import until
 
+from rota.domain.fold import born, evolve
+from rota.eventlog.codec import decode
+from rota.http.dialects import browseros
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -209,7 +213,7 @@ class _Turn:
                 response = await self._stream()
                 self._chat.free()
                 if self._request.transport is not None:
-                    self._request.transport.abort()
+                    self._request.transport.close()
                 return response
             elif isinstance(move, Flood):
                 while True:
@@ -284,6 +288,20 @@ def completed(rota: Client, *task_ids: str) -> None:
 def told(rota: Client, **query: Any) -> list[dict[str, Any]]:
     """The history in the document's words."""
     return rota.events(view="browseros", **query)
+
+
+def lived(rota: Client, task_id: str) -> list[str]:
+    """The states that a task went through, in the document's words, replayed from its history."""
+    history = rota.get(f"/v1/tasks/{task_id}/events").json["events"]
+    first, *rest = (decode(json.dumps(each).encode()) for each in history)
+    task = born(first)
+    words = [browseros.view(task)["state"]]
+    for record in rest:
+        evolve(task, record)
+        word = browseros.view(task)["state"]
+        if word != words[-1]:
+            words.append(word)
+    return words
 
 
 def moment_us(text: str) -> int:

@@ -159,9 +159,7 @@ class Clients:
         steps = zip(path, path[1:], strict=False)
         if any(at in known and to not in tasks_known[at].parents for at, to in steps):
             return False
-        if len(path) > len(tasks) + 1 and not known:
-            return False
-        return path[0] == path[-1] and (len(tasks) > 1 or not wanted.isdisjoint(path))
+        return path[0] == path[-1] and 0 < len(path) - 1 - len(known) <= len(tasks)
 
     # -- what is done to tasks -----------------------------------------------------------------
 

@@ -399,9 +399,13 @@ class Callbacks(Rule):
         if self.model.batches.known[event.batch].callback:
             self._owe(event.batch, record)
 
+    def on_task_revived(self, task: ModelTask, record: Record) -> None:
+        self.owed.pop(task.id, None)
+        self.owed.pop(task.event.batch, None)
+
     def _owe(self, subject: str, record: Record) -> None:
         self.ends[subject] = record.seq
-        self.owed.setdefault(subject, [f"dlv_{record.seq}_{subject}", 0])
+        self.owed[subject] = [f"dlv_{record.seq}_{subject}", 0]
 
     def _reported(self, record: Record) -> None:
         event: Any = record.event

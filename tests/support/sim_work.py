@@ -52,7 +52,7 @@ class Work:
             "notes": rng.choice((0.0, 0.0, 0.4)),
         }
         self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
-        self.is_wide = rng.random() < 0.03
+        self.is_wide = rng.random() < 0.01
         self._jobs = 0
 
     def is_drawn(self, name: str) -> bool:

@@ -118,7 +118,7 @@ class World:
             "day": 0.02 if odds["idempotency"] else 0,
             "submit": rng.choice((1, 2, 4)),
             "batch": rng.choice((0, 0, 0.3, 1)),
-            "wide_batch": 0.3 if self.work.is_wide else 0,
+            "wide_batch": 0.2 if self.work.is_wide else 0,
             "cancel": rng.choice((0, 0.3, 1.5)),
             "cancel_batch": rng.choice((0, 0.2)),
             "revive": rng.choice((0, 0, 0.3, 1)),
