@@ -7,6 +7,7 @@ their payload says (`hold` until released, or an answer). Headings are the docum
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -237,11 +238,15 @@ def test_the_other_states_are_not_terminal(agents: Agents, status: str) -> None:
 def test_a_result_that_comes_after_the_cancel_changes_nothing(agents: Agents, agent: Agent) -> None:
     job_id = agent.enqueue("browser_start", HELD)
     agents.browser.wait_for(1)
-    agent.ok(agent.post(f"/api/jobs/{job_id}/cancel"))
-    agents.browser.release("it")
-    agents.browser.wait_left(job_id)
-    assert kinds(agent, job_id)[-1] == "task_cancelled"
+    with ThreadPoolExecutor(1) as beside, agent.commits_held():
+        cancel = beside.submit(agent.post, f"/api/jobs/{job_id}/cancel")
+        until(lambda: agent.state_inside(job_id) == "cancelled", what="it is canceled")
+        agents.browser.release("it")
+        until(lambda: agent.inside(lambda s: s.shard.state.stats.totals["refused"]), what="it ran")
+    assert agent.ok(cancel.result())["status"] == "canceled"
+    assert kinds(agent, job_id)[-2:] == ["task_cancelled", "result_refused"]
     assert agent.job(job_id)["status"] == "canceled"
+    assert "result" not in agent.job(job_id)
 
 
 def test_a_job_has_only_the_five_states_of_the_table(agents: Agents) -> None:

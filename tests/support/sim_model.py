@@ -346,15 +346,12 @@ class Model:
         if event.task in self.tasks or event.task in self.batches.known:
             self.violated(f"task {event.task} was born twice")
             return
-        total, own = self.waiting_total(), self.waiting_of(event.agent)
-        full = total >= limits.queued or own >= limits.queued_per_agent
+        total, full = self.waiting_total(), self._is_full(event.agent)
         task = self.tasks[event.task] = ModelTask(record)
         if kind == "task_submitted":
             if full:
-                self.violated(
-                    f"{event.task} was admitted although {total} of {limits.queued} waited, "
-                    f"{own} of {limits.queued_per_agent} of its agent"
-                )
+                caps = f"{limits.queued} or {limits.queued_per_agent}"
+                self.violated(f"{event.task} was admitted although {caps} waited")
             if event.position != total + 1:
                 self.violated(f"{event.task} got position {event.position}, not {total + 1}")
             if any(self.state_of(parent) != "succeeded" for parent in task.parents):
@@ -368,6 +365,12 @@ class Model:
                 self.violated(f"{event.task} was rejected although both queues had room")
         for hook in self._hooks[kind]:
             hook(task, record)
+
+    def _is_full(self, agent: str) -> bool:
+        limits = self.limits
+        if self.waiting_total() >= limits.queued:
+            return True
+        return self.waiting_of(agent) >= limits.queued_per_agent
 
     def _enter(self, task: ModelTask, record: Record) -> None:
         if task.state != "ready":
@@ -400,6 +403,8 @@ class Model:
             self._assignment(task, exact=exact)
         elif kind == "attempt_interrupted":
             self._interruption(task, event)
+        elif kind == "task_revived" and self._is_full(task.agent):
+            self.violated(f"{task.id} was revived into a full queue")
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")
         self._leave(task)

@@ -39,7 +39,7 @@ class Work:
             "callback": rng.choice((0.0, 0.2, 0.6)),
             "pull": rng.choice((0.0, 0.0, 0.1, 0.3)),
             "interrupt": rng.choice((0.0, 0.1, 0.4)),
-            "fails": rng.choice((0.1, 0.3, 0.7)),
+            "fails": rng.choice((0.05, 0.3, 0.6)),
             "depends": rng.choice((0.0, 0.2, 0.6)),
             "wanted": rng.choice((0.1, 0.5)),
             "retry": rng.choice((0.0, 0.4, 0.8)),
@@ -108,6 +108,8 @@ class Work:
                 depends = tuple(self._parent(recent) for _ in range(rng.choice((1, 1, 2, 3))))
                 params["from"] = "{{%s}}" % depends[0]
                 command = command._replace(depends=depends)
+                if rng.random() < 0.15:
+                    command = command._replace(not_before=now + rng.randrange(20 * S))
         if rng.random() < 0.1:
             params["missing"] = "fail"
             command = command._replace(on_missing="fail")
@@ -116,7 +118,7 @@ class Work:
     def _keyed(self, command: SubmitTask, params: dict[str, Any]) -> SubmitTask:
         rng = self.rng
         if self.is_drawn("idempotency"):
-            key, digest = self._idempotency()
+            key, digest = self._idempotency("i")
             by = rng.choice(("sim", "sim", "eva"))
             command = command._replace(idempotency=key, digest=digest, by=by)
         if self.is_drawn("dedup"):
@@ -125,8 +127,8 @@ class Work:
             command = command._replace(dedup=Dedup(rng.choice(("d1", "d2")), ttl_us, mode))
         return command
 
-    def _idempotency(self) -> tuple[str, str]:
-        key = f"i{self.rng.randrange(4)}"
+    def _idempotency(self, letter: str) -> tuple[str, str]:
+        key = f"{letter}{self.rng.randrange(3)}"
         return key, f"body {key}" if self.rng.random() < 0.8 else "another body"
 
     def _job(self) -> str:
@@ -180,7 +182,9 @@ class Work:
 
     def _together(self, tasks: list[SubmitTask]) -> SubmitBatch:
         rng = self.rng
-        key, digest = self._idempotency() if self.is_drawn("idempotency") else (None, None)
+        key = digest = None
+        if self.is_drawn("idempotency"):
+            key, digest = self._idempotency(rng.choice("bbbi"))
         return SubmitBatch(
             tuple(tasks),
             parallelism=rng.choice((None, None, 1, 2)),

