@@ -144,6 +144,8 @@ class AdmissionActor(CooperativeActor):
                 if dedup.mode == "reject":
                     raise decide.duplicate(dedup.key, held.subject)
                 return self._stands_for(held.subject, "deduplicated")
+        if command.idempotency is not None or dedup is not None:
+            decide.check_keys(len(held_keys.held))
         return None
 
     def _stands_for(self, task_id: str, known: str) -> m.Admitted:
@@ -232,6 +234,7 @@ class AdmissionActor(CooperativeActor):
         name = keys.idempotency(batch.by, batch.idempotency)
         held = self._journal.state.keys.find(name, self._journal.now())
         if held is None:
+            decide.check_keys(len(self._journal.state.keys.held))
             return None
         decide.check_same(batch.idempotency, batch.digest, held.digest)
         found = self._archive.batch(held.subject)

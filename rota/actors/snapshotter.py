@@ -2,7 +2,8 @@
 
 The small projections are copied at one instant; tasks are written out a slice at a time, and a
 task about to change is written out just before (copy on write), so the snapshot is of that one
-instant and the loop is never held for long. It is a cache: one that is not finished is dropped.
+instant and the loop is never held for long. Keys never change, they are only replaced, so a list of
+them is a copy. A snapshot is a cache: one that is not finished is dropped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rota.projections.state import State
 
 SLICE_TASKS = 200
+SLICE_KEYS = 2000
 
 
 class Snapshotter:
@@ -33,6 +35,8 @@ class Snapshotter:
         self._state = state
         self._head = orjson.dumps(state.dump_head())
         self._tasks = list(state.tasks)
+        self._keys = list(state.keys.held.items())
+        self._key_rows: list[bytes] = []
         self._rows: dict[str, bytes] = {}
         self._at = 0
         self._stopped = False
@@ -49,9 +53,15 @@ class Snapshotter:
         self._at += SLICE_TASKS
         if self._at < len(self._tasks):
             return None
+        done = len(self._key_rows) * SLICE_KEYS
+        if done < len(self._keys):
+            rows = [[*name, *held] for name, held in self._keys[done : done + SLICE_KEYS]]
+            self._key_rows.append(orjson.dumps(rows)[1:-1])
+            return None
         self.stop()
-        rows = b",".join([self._rows[task.id] for task in self._tasks])
-        blob = self._head[:-1] + b',"tasks":[' + rows + b"]}"
+        tasks = b",".join([self._rows[task.id] for task in self._tasks])
+        keys = b",".join(self._key_rows)
+        blob = self._head[:-1] + b',"tasks":[' + tasks + b'],"keys":[' + keys + b"]}"
         return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, blob)
 
     def stop(self) -> None:

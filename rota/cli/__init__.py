@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "serve": "serve",
-    "submit": "client",
+    "submit": "submit",
     "get": "client",
     "list": "client",
     "cancel": "client",
+    "retry": "client",
+    "logs": "task_logs",
+    "batch": "batches",
+    "pause": "pauses",
+    "resume": "pauses",
+    "types": "figures",
+    "stats": "figures",
     "events": "events",
     "replay": "audit",
     "verify": "audit",

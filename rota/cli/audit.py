@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.actors.recovery import rebuild
-from rota.cli.client import print_tasks
 from rota.cli.output import clean, complain, json_option, note, print_json, print_table, progress
+from rota.cli.task_tables import print_tasks
 from rota.cli.verification import RESTORE, Verified, verify
 from rota.clock import parse_rfc3339, perf_s, rfc3339
 from rota.errors import LogCorrupt, RotaError
@@ -132,6 +132,8 @@ def summary_of(state: State, head: Head) -> dict[str, Any]:
             "abandoned": state.deliveries.abandoned,
         },
         "paused": sorted(state.control.paused),
+        "pausedTypes": sorted(state.control.paused_types),
+        "schedulerPaused": state.control.stopped is not None,
         "limits": limits_to(state.control.limits),
         "digest": state.digest(),
     }
@@ -149,6 +151,10 @@ def print_summary(summary: dict[str, Any]) -> None:
         click.echo(f"{name}: {pairs or '-'}")
     if summary["paused"]:
         click.echo(f"paused: {clean(', '.join(summary['paused']))}")
+    if summary["pausedTypes"]:
+        click.echo(f"paused types: {clean(', '.join(summary['pausedTypes']))}")
+    if summary["schedulerPaused"]:
+        click.echo("everything is paused")
     agents = sorted({*waiting["byAgent"], *inflight["byAgent"]})
     if agents:
         click.echo()

@@ -1,6 +1,7 @@
 """`rota config`: every setting there is, with the value it has, as a TOML file one can start from.
 
-Values that are not the default say what the default is. Secrets are named, never printed.
+Values that are not the default say what the default is. Secrets are named, never printed. What
+presets bring is written out, so the file says the same without them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,23 @@ import click
 
 from rota.cli.output import json_option, print_json
 from rota.cli.server_options import token_option, url_option
+from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.client import RotaClient
 from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings, shown
 from rota.http.server import check_exposed
+from rota.presets import PRESETS
 
 HIDDEN = ("tokens", "secret", "headers")
+FREE = ("routes",)
+PLAIN_SECTIONS = ("server", "scheduler", "webhooks", "browseros", "browsermanager", "agent")
 EXECUTOR_EXAMPLE = {"kind": "tab", "url": "http://127.0.0.1:9868"}
-TYPE_EXAMPLE = {"executor": "pull", "timeoutMs": 30000, "maxConcurrent": 5}
+TYPE_EXAMPLE: dict[str, Any] = {
+    "executor": "pull",
+    "timeoutMs": 30000,
+    "queueTimeoutMs": 300000,
+    "maxConcurrent": 5,
+    "retry": {"kind": "exponential", "maxAttempts": 3, "retryOn": ["timeout", "status:5xx"]},
+}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
 
@@ -32,6 +43,13 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file; without one, the defaults are printed.",
 )
+@click.option(
+    "--preset",
+    "presets",
+    type=click.Choice(sorted(PRESETS)),
+    multiple=True,
+    help="Settings of a document that rota stands in for, under the file's; may be repeated.",
+)
 @click.option("--check", is_flag=True, help="Only say whether the file is good.")
 @click.option("--server", "ask", is_flag=True, help="Ask the running server what is in force.")
 @json_option
@@ -40,22 +58,26 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
 def config_command(
     *,
     config_path: Path | None,
+    presets: tuple[str, ...],
     check: bool,
     ask: bool,
     as_json: bool,
     url: str,
     token: str | None,
 ) -> None:
-    """Print every setting with its value.
+    """Print every setting with value and meaning.
+
+    What is printed is a file to start from.
 
     \b
     Examples:
       rota config > rota.toml
+      rota config --preset browsermanager > rota.toml
       rota config --config rota.toml --check
       rota config --server
     """
-    if ask and (config_path or check):
-        msg = "--server asks the running server; leave out --config and --check"
+    if ask and (config_path or presets or check):
+        msg = "--server asks the running server; leave out --config, --preset and --check"
         raise click.UsageError(msg)
     if check and config_path is None:
         msg = "--check needs the file: --config FILE"
@@ -63,7 +85,7 @@ def config_command(
     if ask:
         values = RotaClient(url, token=token).config()
     else:
-        settings = load_settings(config_path)
+        settings = load_settings(config_path, presets)
         values = shown(settings)
     if check:
         check_exposed(settings)
@@ -78,39 +100,70 @@ def config_command(
 
 
 def as_toml(values: dict[str, Any]) -> str:
-    """Write settings as a TOML file."""
+    """Write settings as a TOML file; the values of presets are written out."""
     defaults = shown(Settings())
-    lines: list[str] = []
-    for section in ("server", "scheduler", "webhooks"):
-        lines += [f"[{section}]", *_table(values[section], defaults[section]), ""]
+    named = ", ".join(values.get("presets", ()))
+    named = f"{named}, written out below" if named else "none"
+    lines = [f"# presets: {named}; {PRESETS_MEANING}", ""]
+    for section in PLAIN_SECTIONS[:3]:
+        lines += _section(section, values[section], defaults[section])
     executor = ExecutorSettings.model_validate(EXECUTOR_EXAMPLE)
     tables: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         ("executors", EXECUTOR_EXAMPLE, executor.model_dump(mode="json", by_alias=True)),
         ("types", TYPE_EXAMPLE, TypeSettings().model_dump(mode="json", by_alias=True)),
     )
     for section, example, known in tables:
-        for name, table in values[section].items():
-            lines += [f"[{section}.{_key(name)}]", *_table(table, known), ""]
+        lines.append(f"# {SECTIONS[section]}")
+        for at, (name, table) in enumerate(values[section].items()):
+            heading = f"[{section}.{_key(name)}]"
+            lines += [heading, *_table(section, table, known, explain=at == 0), ""]
         if not values[section]:
-            lines += [f"# [{section}.NAME]"]
-            lines += [f"# {name} = {_value(value)}" for name, value in example.items()] + [""]
+            commented = [f"[{section}.NAME]", *_table(section, example, example)]
+            lines += [line if line.startswith("#") else f"# {line}" for line in commented] + [""]
+    for section in PLAIN_SECTIONS[3:]:
+        lines += _section(section, values[section], defaults[section])
     return "\n".join(lines).rstrip()
 
 
-def _table(values: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+def _section(section: str, values: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    """Write a section; the tables in it whose keys are free become sections of their own."""
+    free = {name: value for name, value in values.items() if name in FREE and value}
+    rest = {name: value for name, value in values.items() if name not in free}
+    lines = [f"# {SECTIONS[section]}", f"[{section}]", *_table(section, rest, defaults), ""]
+    for name, table in free.items():
+        lines += [f"# {MEANINGS[f'{section}.{name}']}", f"[{section}.{name}]"]
+        lines += [f"{_key(key)} = {_value(value)}" for key, value in table.items()] + [""]
+    return lines
+
+
+def _table(
+    section: str, values: dict[str, Any], defaults: dict[str, Any], *, explain: bool = True
+) -> list[str]:
     lines = []
     for name, value in values.items():
         default = defaults.get(name)
+        said = [MEANINGS.get(f"{section}.{name}", "")] if explain else []
         if name in HIDDEN:
             what = ", ".join(value) if isinstance(value, list) else value
-            lines.append(f"# {name}: {_value(what) if what else 'none'}")
+            line = f"# {name}: {_value(what) if what else 'none'}"
         elif value is None:
-            lines.append(f"# {name}: not set")
-        elif value == default or default is None or name in EXECUTOR_EXAMPLE:
-            lines.append(f"{name} = {_value(value)}")
+            line = f"# {name}: not set"
         else:
-            lines.append(f"{name} = {_value(value)}  # default: {_value(default)}")
+            line = f"{name} = {_value(value)}"
+            is_usual = value == default or default is None or name in EXECUTOR_EXAMPLE
+            if not is_usual and not isinstance(value, dict):
+                said.insert(0, f"default: {_value(default)}")
+        lines += _explained(line, "; ".join(filter(None, said)), above=isinstance(value, dict))
     return lines
+
+
+def _explained(line: str, comment: str, *, above: bool) -> list[str]:
+    """Put a comment beside a line, or above a long one."""
+    if not comment:
+        return [line]
+    if above:
+        return [f"# {comment}", line]
+    return [f"{line}; {comment}" if line.startswith("#") else f"{line}  # {comment}"]
 
 
 def _key(name: str) -> str:
@@ -119,5 +172,8 @@ def _key(name: str) -> str:
 
 def _value(value: Any) -> str:
     """Write a value as TOML does; its strings are JSON's, but for a few characters."""
+    if isinstance(value, dict):
+        pairs = (f"{_key(n)} = {_value(v)}" for n, v in value.items() if v is not None)
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
     text = json.dumps(value, ensure_ascii=False)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -56,7 +56,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - shown, not li
     multiple=True,
     help="Settings of a document that rota stands in for, under the file's; may be repeated.",
 )
-@click.option("--paused", is_flag=True, help="Dispatch nothing until POST /v1/scheduler/resume.")
+@click.option("--paused", is_flag=True, help="Dispatch nothing until `rota resume`.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
 @click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
 def serve_command(

@@ -1,17 +1,47 @@
-"""The options by which a command finds its server: `--url` and `--token`, or the environment."""
+"""The options by which a command finds its server: `--url` and `--token`, or the environment.
+
+What the server refuses gets a hint here, in the words of the command line.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.client.client import DEFAULT_URL, RotaClient
-from rota.errors import NotFound, RequestError
+from rota.cli.output import note
+from rota.client.client import RotaClient
+from rota.client.transport import DEFAULT_URL
+from rota.errors import RequestError, RotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+UNAUTHORIZED = 401
+HINTS = {
+    "conflict": "`rota get {taskId}` shows it",
+    "dependency_cycle": "leave one of these out of --depends-on",
+    "dependency_rejected": "submit that task again, under another id",
+    "duplicate": "`rota get {taskId}` shows it; --dedup-mode return or replace lets you go on",
+    "id_taken": "`rota get {taskId}` shows it; or give another --id",
+    "idempotency_conflict": "use another idempotency key, or repeat exactly what was sent with it; "
+    "a moment like +5m differs each time, --delay does not",
+    "missing_dependency": "submit {taskId} first, or wait for it with --on-missing wait",
+    "queue_full": "wait for room, which `rota stats` shows; `rota config --server` has the limits",
+}
+"""What to type next, by the code of the refusal, with the names that its details have."""
+HINTS_BY_MESSAGE = {
+    "task not found": "`rota list` shows the tasks of the last minutes; for a batch, "
+    "`rota batch get ID`",
+    "batch not found": "give the id that `rota batch submit` printed",
+    "the batch is already finished": "`rota batch get {batchId}` shows it",
+}
+HINTS_BY_FIELD = {
+    "priority": "write a number, or critical, high, normal or low",
+    "retry.retryOn": "write timeout, connection, status:503, status:5xx or code:NAME",
+}
 
 url_option = click.option(
     "--url",
@@ -35,12 +65,36 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any, url: str, token: str | None, **options: Any) -> None:
         try:
             command(*args, client=RotaClient(url, token=token), **options)
-        except NotFound as error:
-            error.hint = error.hint or "`rota list` shows the tasks of the last minutes"
-            raise
         except RequestError as error:
-            if error.status == 401:
-                error.hint = "give a token with --token or in ROTA_TOKEN"
+            error.hint = error.hint or hint_for(error)
             raise
 
     return call
+
+
+def hint_for(error: RequestError) -> str:
+    """Say what to type after a refusal; nothing if that is not known."""
+    if error.status == UNAUTHORIZED:
+        return "give a token with --token or in ROTA_TOKEN"
+    field = str(error.details.get("field", ""))
+    for name, hint in HINTS_BY_FIELD.items():
+        if field == name or field.startswith(f"{name}."):
+            return hint
+    text = HINTS_BY_MESSAGE.get(error.message) or HINTS.get(error.code, "")
+    try:
+        return text.format(**error.details)
+    except KeyError:
+        return ""
+
+
+@contextmanager
+def found_later(command: str) -> Iterator[None]:
+    """Say how to look again for what goes on, should the wait for it be cut short."""
+    try:
+        yield
+    except RotaError as error:
+        error.hint = f"it goes on without you; look again with `{command}`"
+        raise
+    except KeyboardInterrupt:
+        note(f"it goes on without you; look again with `{command}`")
+        raise

@@ -4,62 +4,31 @@
 JSON. What the server refuses is raised as the class of rota.errors that it was, with its code,
 status and details; a server that cannot be reached is `ServerUnreachable`. Every request has its
 own connection and its own time limit, so a client may be shared by threads, and nothing is ever
-sent twice. `stream` alone reconnects by itself, from the last event it gave.
+sent twice. `stream` and `follow_logs` alone reconnect by themselves, from the last event they gave.
 """
 
 from __future__ import annotations
 
-import http.client
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 
-import orjson
-
-from rota.clock import monotonic_s, sleep_s
-from rota.errors import (
-    CallbackRefused,
-    Conflict,
-    InternalFault,
-    InvalidRequest,
-    NotFound,
-    PayloadTooLarge,
-    QueueFull,
-    RequestError,
-    RotaError,
-    ServerUnreachable,
-    ShuttingDown,
-    StorageUnavailable,
-)
+from rota.client.transport import DEFAULT_URL, Json, Transport
+from rota.clock import monotonic_s, rfc3339, sleep_s
+from rota.errors import InvalidRequest, RotaError, ServerUnreachable, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-DEFAULT_URL = "http://127.0.0.1:9867"
 TIMEOUT_S = 30.0
-STREAM_TIMEOUT_S = 45.0
-"""Three of the server's heartbeats; a stream silent for longer is a lost one."""
+LONG_POLL_S = 25.0
+"""How long one request waits for a task: less than most proxies bear."""
 POLL_S = 0.005
 POLL_S_MAX = 0.25
 RECONNECT_S = 0.1
 RECONNECT_S_MAX = 5.0
-REFUSED, FAILED = 400, 500
 TERMINAL_STATES = frozenset({"succeeded", "failed", "cancelled", "rejected"})
-
-Json = dict[str, Any]
-
-_BY_CODE: dict[str, type[RotaError]] = {
-    cls.code: cls
-    for cls in (
-        CallbackRefused,
-        Conflict,
-        InternalFault,
-        NotFound,
-        PayloadTooLarge,
-        QueueFull,
-        ShuttingDown,
-        StorageUnavailable,
-    )
-}
+END_KINDS = ("task_succeeded", "task_failed", "task_expired", "task_cancelled")
+"""The kinds of events that end a task."""
 
 
 class RotaClient:
@@ -69,36 +38,23 @@ class RotaClient:
         self, url: str = DEFAULT_URL, *, token: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         """Take the server's address. Raises InvalidRequest if it is not one."""
-        self.url = url.rstrip("/")
-        self._timeout_s = timeout_s
-        self._headers: dict[str, str | bytes] = {"Accept": "application/json"}
-        if token:
-            if not token.isprintable():
-                msg = "the token contains characters that a header cannot carry"
-                raise InvalidRequest(msg)
-            self._headers["Authorization"] = b"Bearer " + token.encode()
-        try:
-            parts = urlsplit(self.url)
-            self._port = parts.port
-        except ValueError:
-            parts, self._port = urlsplit(""), None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            msg = f"{url!r} is not the address of a server"
-            raise InvalidRequest(msg, hint=f"write it like {DEFAULT_URL}")
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._prefix = parts.path
+        self._http = Transport(url, token, timeout_s)
+        self.url = self._http.url
 
     # -- tasks -------------------------------------------------------------------------------
 
     def submit(self, action: str, agent: str, **fields: Any) -> Json:
-        """Submit a task; `fields` are the body's others: params, priority, deadline, tabId ..."""
-        body = {name: value for name, value in fields.items() if value is not None}
-        return self._ask("POST", "/v1/tasks", body={"agentId": agent, "action": action, **body})
+        """Submit a task; `fields` are the body's others, by their names on the wire.
 
-    def get(self, task_id: str) -> Json:
-        """Give one task. Raises NotFound."""
-        return self._ask("GET", f"/v1/tasks/{quote(task_id, safe='')}")
+        Such as params, priority, deadline, dependsOn, delayMs, timeoutMs, retry, idempotencyKey.
+        """
+        body = {name: value for name, value in fields.items() if value is not None}
+        return self._post("/v1/tasks", {"agentId": agent, "action": action, **body})
+
+    def get(self, task_id: str, *, wait_s: float = 0.0) -> Json:
+        """Give one task; with `wait_s` when it has ended, or after so long. Raises NotFound."""
+        query = {"waitMs": round(wait_s * 1000) or None}
+        return self._http.ask("GET", _path("tasks", task_id), query=query, wait_s=wait_s)
 
     def tasks(
         self,
@@ -106,27 +62,120 @@ class RotaClient:
         agent: str | None = None,
         state: str | None = None,
         action: str | None = None,
+        batch: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Json:
         """Give a page of tasks, newest first; `nextCursor` leads to the next one."""
-        query = {"agentId": agent, "state": state, "type": action}
-        return self._ask("GET", "/v1/tasks", query={**query, "limit": limit, "cursor": cursor})
+        query = {"agentId": agent, "state": state, "type": action, "batchId": batch}
+        return self._get("/v1/tasks", **query, limit=limit, cursor=cursor)
 
     def cancel(self, task_id: str, reason: str = "") -> Json:
         """Cancel a task. Raises NotFound, or Conflict if it has ended."""
-        path = f"/v1/tasks/{quote(task_id, safe='')}/cancel"
-        return self._ask("POST", path, body={"reason": reason})
+        return self._post(_path("tasks", task_id, "cancel"), {"reason": reason})
+
+    def retry(self, task_id: str) -> Json:
+        """Give a failed task a new life. Raises NotFound, Conflict, or QueueFull."""
+        return self._post(_path("tasks", task_id, "retry"))
 
     def wait(self, task_id: str, timeout_s: float) -> Json:
         """Give the task once it has ended, or as it is after `timeout_s`."""
         end = monotonic_s() + timeout_s
         pause = POLL_S
         while True:
-            task = self.get(task_id)
-            left = end - monotonic_s()
-            if task["state"] in TERMINAL_STATES or left <= 0:
+            asked = monotonic_s()
+            wait_s = min(max(end - asked, 0.0), LONG_POLL_S)
+            try:
+                task = self.get(task_id, wait_s=wait_s)
+            except RotaError as error:
+                if error.code != "too_many_streams":
+                    raise
+                task = self.get(task_id)
+            now = monotonic_s()
+            if task["state"] in TERMINAL_STATES or now >= end:
                 return task
+            if now < asked + wait_s:  # it could not wait for us
+                sleep_s(min(pause, end - now))
+                pause = min(pause * 2, POLL_S_MAX)
+
+    # -- what a task says --------------------------------------------------------------------
+
+    def logs(self, task_id: str, *, cursor: int | None = None, limit: int | None = None) -> Json:
+        """Give a page of a task's log, oldest first, after `cursor` lines. Raises NotFound."""
+        return self._get(_path("tasks", task_id, "logs"), cursor=cursor, limit=limit)
+
+    def follow_logs(
+        self, task_id: str, *, on_lost: Callable[[str], None] | None = None
+    ) -> Iterator[Json]:
+        """Give a task's log from its first line on, until the task ends. Raises NotFound.
+
+        A lost connection is made again, as `stream` does.
+        """
+        given = 0
+        while True:
+            at = self.head()["seq"]
+            ended = self.get(task_id)["state"] in TERMINAL_STATES
+            lines = self.logs(task_id, cursor=given)["lines"]
+            yield from lines
+            given += len(lines)
+            if not lines:  # so none was written since `at`
+                break
+        if ended:
+            return
+        kinds = ("task_logged", *END_KINDS)
+        for event in self.stream(after=at, kinds=kinds, task=task_id, on_lost=on_lost):
+            if event["kind"] in END_KINDS:
+                return
+            yield from _lines_of(event)
+
+    def add_logs(self, task_id: str, lines: Iterable[str], *, level: str = "info") -> Json:
+        """Add lines to a task's log. Raises NotFound, or Conflict if it has ended."""
+        body = {"lines": list(lines), "level": level}
+        return self._post(_path("tasks", task_id, "logs"), body)
+
+    def add_progress(self, task_id: str, progress: Json | float | str) -> Json:
+        """Say how far a task has come. Raises NotFound, or Conflict if it has ended."""
+        return self._post(_path("tasks", task_id, "progress"), {"progress": progress})
+
+    # -- batches -----------------------------------------------------------------------------
+
+    def submit_batch(self, tasks: Iterable[Json], /, **fields: Any) -> Json:
+        """Submit tasks together, all of them or none.
+
+        A task is a body as of `submit`, which may name its `ref` for others' dependsOn; `fields`
+        are the batch's: agentId, parallelism, callbackUrl, idempotencyKey.
+        """
+        body = {name: value for name, value in fields.items() if value is not None}
+        return self._post("/v1/batches", {**body, "tasks": list(tasks)})
+
+    def get_batch(self, batch_id: str) -> Json:
+        """Give one batch, with how many of its tasks are in which state. Raises NotFound."""
+        return self._get(_path("batches", batch_id))
+
+    def cancel_batch(self, batch_id: str, reason: str = "") -> Json:
+        """Cancel what has not ended of a batch. Raises NotFound, or Conflict if all has."""
+        return self._post(_path("batches", batch_id, "cancel"), {"reason": reason})
+
+    def wait_batch(
+        self,
+        batch_id: str,
+        timeout_s: float,
+        *,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Json:
+        """Give the batch once all of it has ended, or as it is after `timeout_s`.
+
+        `on_progress` is told how many tasks have ended, of how many.
+        """
+        end = monotonic_s() + timeout_s
+        pause = POLL_S
+        while True:
+            batch = self.get_batch(batch_id)
+            if on_progress is not None:
+                on_progress(ended_of(batch), batch["total"])
+            left = end - monotonic_s()
+            if batch["state"] == "finished" or left <= 0:
+                return batch
             sleep_s(min(pause, left))
             pause = min(pause * 2, POLL_S_MAX)
 
@@ -134,8 +183,7 @@ class RotaClient:
 
     def task_events(self, task_id: str) -> list[Json]:
         """Give the history of one task, oldest first. Raises NotFound."""
-        path = f"/v1/tasks/{quote(task_id, safe='')}/events"
-        found: list[Json] = self._ask("GET", path)["events"]
+        found: list[Json] = self._get(_path("tasks", task_id, "events"))["events"]
         return found
 
     def events(
@@ -149,11 +197,11 @@ class RotaClient:
     ) -> Json:
         """Give a page of the history after a seq; the next page is after its `next`."""
         query = {"kind": ",".join(kinds), "task": task, "agentId": agent}
-        return self._ask("GET", "/v1/events", query={"after": after, "limit": limit, **query})
+        return self._get("/v1/events", after=after, limit=limit, **query)
 
     def head(self) -> Json:
         """Give the seq and the digest of the last event."""
-        return self._ask("GET", "/v1/events/head")
+        return self._get("/v1/events/head")
 
     def stream(
         self,
@@ -175,7 +223,7 @@ class RotaClient:
         pause = RECONNECT_S
         while True:
             try:
-                for event in self._stream_once(at, query):
+                for event in self._http.stream("/v1/events/stream", at, query):
                     connected = True
                     if event is not None:
                         at, pause = event["seq"], RECONNECT_S
@@ -192,102 +240,73 @@ class RotaClient:
 
     # -- the server --------------------------------------------------------------------------
 
+    def pause(
+        self, *, agent: str | None = None, action: str | None = None, reason: str = ""
+    ) -> Json:
+        """Dispatch nothing more of an agent, of a type, or with neither at all."""
+        return self._post(f"{_paused(agent, action)}/pause", {"reason": reason})
+
+    def resume(self, *, agent: str | None = None, action: str | None = None) -> Json:
+        """Dispatch again what `pause` held back."""
+        return self._post(f"{_paused(agent, action)}/resume")
+
+    def scheduler(self) -> Json:
+        """Say what is paused."""
+        return self._get("/v1/scheduler")
+
+    def agents(self) -> Json:
+        """Give the agents, with what each has waiting and in flight."""
+        return self._get("/v1/agents")
+
+    def types(self) -> Json:
+        """Give the types of tasks, with their settings and what each has in flight."""
+        return self._get("/v1/types")
+
     def stats(self) -> Json:
         """Give the counters."""
-        return self._ask("GET", "/v1/stats")
+        return self._get("/v1/stats")
 
     def config(self) -> Json:
         """Give the settings in force, without secrets."""
-        return self._ask("GET", "/v1/config")
+        return self._get("/v1/config")
 
     def health(self) -> Json:
         """Give what the server says of its health."""
-        return self._ask("GET", "/health")
+        return self._get("/health")
 
     # -- HTTP --------------------------------------------------------------------------------
 
-    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(self._host, self._port, timeout=timeout_s)
+    def _get(self, path: str, /, **query: Any) -> Json:
+        return self._http.ask("GET", path, query=query)
 
-    def _path(self, path: str, query: Json | None) -> str:
-        given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        return self._prefix + path + (f"?{urlencode(given)}" if given else "")
+    def _post(self, path: str, body: Json | None = None) -> Json:
+        return self._http.ask("POST", path, body=body)
 
-    def _ask(
-        self, method: str, path: str, *, query: Json | None = None, body: Json | None = None
-    ) -> Json:
-        """Send one request and give the parsed answer. Raises a RotaError."""
-        headers = dict(self._headers)
-        raw: bytes | None = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            try:
-                raw = orjson.dumps(body)
-            except TypeError as error:
-                msg = f"this cannot be sent as JSON: {error}"
-                raise InvalidRequest(msg) from error
-        connection = self._connect(self._timeout_s)
-        try:
-            connection.request(method, self._path(path, query), raw, headers)
-            with connection.getresponse() as response:
-                answer, status = response.read(), response.status
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        finally:
-            connection.close()
-        if status >= REFUSED:
-            raise self._problem(status, answer)
-        return self._parsed(status, answer)
 
-    def _stream_once(self, after: int, query: Json) -> Iterator[Json | None]:
-        """Give the events of one connection; None once, when it stands."""
-        headers = {**self._headers, "Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        connection = self._connect(STREAM_TIMEOUT_S)
-        try:
-            connection.request("GET", self._path("/v1/events/stream", query), headers=headers)
-            with connection.getresponse() as response:
-                if response.status >= REFUSED:
-                    raise self._problem(response.status, response.read())
-                yield None
-                while line := response.readline():
-                    if line.startswith(b"data: "):
-                        yield self._parsed(response.status, line[6:])
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        finally:
-            connection.close()
+def ended_of(batch: Json) -> int:
+    """Count the tasks of a batch that have ended."""
+    return sum(batch["counts"].get(state, 0) for state in TERMINAL_STATES)
 
-    def _unreachable(self, error: Exception) -> ServerUnreachable:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        msg = f"cannot reach a rota server at {self.url}: {reason}"
-        return ServerUnreachable(msg, hint="start one with `rota serve`, or give its --url")
 
-    def _parsed(self, status: int, answer: bytes) -> Json:
-        try:
-            value = orjson.loads(answer)
-        except orjson.JSONDecodeError:
-            value = None
-        if isinstance(value, dict):
-            return value
-        msg = f"{self.url} answered {status}, but not as a rota server does"
-        raise RotaError(msg, code="not_rota", hint="check the address given with --url")
+def _path(noun: str, subject: str, verb: str = "") -> str:
+    path = f"/v1/{noun}/{quote(subject, safe='')}"
+    return f"{path}/{verb}" if verb else path
 
-    def _problem(self, status: int, answer: bytes) -> RotaError:
-        """Make the error that a refusal stands for."""
-        body = self._parsed(status, answer)
-        code = str(body.get("code") or f"http_{status}")
-        cls = _BY_CODE.get(code)
-        if cls is None:
-            cls = InvalidRequest if status == REFUSED else RotaError
-            if REFUSED < status < FAILED:
-                cls = RequestError
-        details = body.get("details")
-        error = cls(
-            str(body.get("error") or f"the server answered {status}"),
-            code=code,
-            details=details if isinstance(details, dict) else None,
-        )
-        error.status = status
-        error.retryable = bool(body.get("retryable"))
-        return error
+
+def _paused(agent: str | None, action: str | None) -> str:
+    """Name what is paused or resumed. Raises InvalidRequest."""
+    if agent is not None and action is not None:
+        msg = "an agent or a type can be paused, not both at once"
+        raise InvalidRequest(msg, hint="pause one, then the other")
+    if agent is not None:
+        return _path("agents", agent)
+    return _path("types", action) if action is not None else "/v1/scheduler"
+
+
+def _lines_of(event: Json) -> Iterator[Json]:
+    """Give the lines of an event as `logs` shows them."""
+    data = event["data"]
+    head = {"at": rfc3339(event["at"]), "level": data.get("level", "info")}
+    attempt = {"attempt": data["attempt"]} if data.get("attempt") else {}
+    for text in data["lines"]:
+        yield {**head, "message": text, **attempt}

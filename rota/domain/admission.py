@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rota.domain import events as e
 from rota.domain.dependencies import Prospects, check_cycles, decide_dependencies, resolve
-from rota.errors import Conflict, Unprocessable
+from rota.errors import Conflict, QueueFull, Unprocessable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
+KEYS_MAX = 1_000_000
+"""How many idempotency and dedup keys are held at most."""
 
 
 class WaitingCounts(Protocol):
@@ -177,6 +179,13 @@ def check_same(key: str, digest: str | None, known: str | None) -> None:
     if digest != known:
         msg = f"idempotency key '{key}' was used for a different request"
         raise Unprocessable(msg, code="idempotency_conflict", details={"idempotencyKey": key})
+
+
+def check_keys(held: int) -> None:
+    """Refuse a new key when too many are held. Raises QueueFull."""
+    if held >= KEYS_MAX:
+        msg = f"{KEYS_MAX} idempotency and dedup keys are held already"
+        raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
 
 
 def duplicate(key: str, task_id: str) -> Conflict:

@@ -2,33 +2,32 @@
 
 The strategy is fair-fifo: the agent with the fewest tasks in flight goes first; between equals
 the one that has waited longest for a turn (the smaller `since`, so the choice is stable); inside
-an agent priority, then age. Lanes that are held back by the same capped limits form a group; a
-group whose limit is reached is parked under that limit and costs nothing until a slot of it is
-freed; then the fairest parked group comes back. `Turns` is derived
-state: it can be rebuilt at any time from the backlog and the slots, and decides nothing that
-those two do not say. One decision costs O(log n) in agents, lanes and tasks.
+an agent rank (priority, aged if priorities age), then age. Lanes that are held back by the same
+capped limits form a group; a group whose limit is reached is parked under that limit and costs
+nothing until a slot of it is freed; then the best group of the fairest agent comes back. `Turns` is
+derived state: it can be rebuilt at any time from the backlog and the slots, and decides nothing
+that those two do not say. One decision costs O(log n) in agents, lanes and tasks; a freed slot of a
+key or a batch costs a look at each agent that waits for that one.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
 from rota.domain.commands import PULL, PUSH_LIMIT, Limits
+from rota.domain.parking import OWN, AgentTurn, Line, Park
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rota.domain.ordering import AgentOrder
+    from rota.domain.parking import Group, Standing
     from rota.domain.task import Lane, Task
 
 _SLACK = 64
 _GROUPS_KEPT = 10_000
-_Group = tuple[str, ...]
-"""The capped limits that hold lanes back; lanes with the same ones are served as one."""
-_Parked = tuple[int, int, int, int, str, _Group]
-"""(in flight, since, rank, age, agent, group): the smallest comes back first."""
 
 
 class SlotCounts(Protocol):
@@ -43,17 +42,6 @@ class SlotCounts(Protocol):
     def of_limit(self, limit: str) -> int:
         """Count the tasks in flight under a named limit."""
         ...
-
-
-class _AgentTurn:
-    """What `Turns` knows of one agent: the heads of its lanes by group, and the parked groups."""
-
-    __slots__ = ("groups", "heads", "parked")
-
-    def __init__(self) -> None:
-        self.groups: dict[_Group, list[tuple[int, int, Lane]]] = {}
-        self.heads: list[tuple[int, int, _Group]] = []
-        self.parked: dict[_Group, str] = {}
 
 
 class Turns:
@@ -77,11 +65,10 @@ class Turns:
             **{f"type:{name}": cap for name, cap in limits.types},
             **{f"type:{name}": 0 for name in paused_types},
         }
-        self._groups: dict[Lane, _Group] = {}
-        self._agents: dict[str, _AgentTurn] = {}
+        self._groups: dict[Lane, Group] = {}
+        self._agents: dict[str, AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
-        self._parked: dict[str, list[_Parked]] = {}
-        self._parked_count: dict[str, int] = {}
+        self._lines: dict[str, Line] = {}
         self._loosened: set[str] = set()
         for agent, order in orders.items():
             for lane in order.lanes:
@@ -97,7 +84,7 @@ class Turns:
             return
         turn = self._agents.get(agent)
         if turn is None:
-            turn = self._agents[agent] = _AgentTurn()
+            turn = self._agents[agent] = AgentTurn()
         group = self._group_of(lane)
         head = order.head(lane)
         if head is not None:
@@ -108,17 +95,20 @@ class Turns:
                 heapify(lanes)
         self._group_changed(agent, turn, group)
 
-    def _group_changed(self, agent: str, turn: _AgentTurn, group: _Group) -> None:
+    def _group_changed(self, agent: str, turn: AgentTurn, group: Group) -> None:
         """Put a group where it belongs: parked, or among the agent's heads."""
-        if group in turn.parked:
-            self._push_parked(turn.parked[group], agent, turn, group)
-            return
         head = self._head_of(agent, turn, group)
+        limit = turn.parked.get(group)
         if head is None:
+            if limit is not None:
+                self._leave_park(agent, turn, group, limit)
+            return
+        if limit is not None:
+            self._push_parked(agent, turn, group, limit, head)
             return
         full = self._full_limit(group)
         if full is not None:
-            self._park(agent, turn, group, full)
+            self._park(agent, turn, group, full, head)
             return
         heappush(turn.heads, (head.rank, head.created_seq, group))
         if len(turn.heads) > 2 * len(turn.groups) + _SLACK:
@@ -141,15 +131,15 @@ class Turns:
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Take note that a task of this lane gave its slot back."""
-        self._loosened.update(limit for limit in self._group_of(lane) if limit in self._parked)
+        self._loosened.update(limit for limit in self._group_of(lane) if limit in self._lines)
         self.resumed(agent)
 
     def resumed(self, agent: str) -> None:
         """Take note that the agent may be served again, or stands better than before."""
         turn = self._agents.get(agent)
         if turn is not None:
-            for group, limit in turn.parked.items():
-                self._push_parked(limit, agent, turn, group)
+            for limit in turn.shared:
+                self._line_up(agent, limit)
         self.offer(agent)
 
     def next(self) -> Task | None:
@@ -184,11 +174,11 @@ class Turns:
                 full = self._full_limit(group)
                 if full is None:
                     return head
-                self._park(agent, turn, group, full)
+                self._park(agent, turn, group, full, head)
             heappop(heads)
         return None
 
-    def _head_of(self, agent: str, turn: _AgentTurn, group: _Group) -> Task | None:
+    def _head_of(self, agent: str, turn: AgentTurn, group: Group) -> Task | None:
         """Find the best task of a group, dropping heads that are none any more."""
         order = self._orders.get(agent)
         lanes = turn.groups.get(group)
@@ -219,8 +209,8 @@ class Turns:
 
     def _forget(self, agent: str) -> None:
         turn = self._agents.pop(agent, None)
-        for limit in turn.parked.values() if turn is not None else ():
-            self._count_parked(limit, -1)
+        for limit in (*turn.shared, *turn.own) if turn is not None else ():
+            self._lines[limit].agents.discard(agent)
 
     def _held(self, agent: str) -> bool:
         return (
@@ -236,7 +226,7 @@ class Turns:
             and item[2] in self._agents
         )
 
-    def _group_of(self, lane: Lane) -> _Group:
+    def _group_of(self, lane: Lane) -> Group:
         group = self._groups.get(lane)
         if group is None:
             if len(self._groups) >= _GROUPS_KEPT:
@@ -258,84 +248,111 @@ class Turns:
     def _has_room(self, limit: str) -> bool:
         return self._slots.of_limit(limit) < (self._cap_of(limit) or 0)
 
-    def _full_limit(self, group: _Group) -> str | None:
+    def _full_limit(self, group: Group) -> str | None:
         for limit in group:
             if not self._has_room(limit):
                 return limit
         return None
 
-    def _park(self, agent: str, turn: _AgentTurn, group: _Group, limit: str) -> None:
+    # -- parks: groups that wait for a limit
+
+    def _park(self, agent: str, turn: AgentTurn, group: Group, limit: str, head: Task) -> None:
         turn.parked[group] = limit
-        self._count_parked(limit, 1)
-        self._push_parked(limit, agent, turn, group)
+        parks = turn.parks(limit)
+        if limit not in parks:
+            parks[limit] = Park()
+            self._lines.setdefault(limit, Line()).agents.add(agent)
+        parks[limit].groups.add(group)
+        self._push_parked(agent, turn, group, limit, head)
 
-    def _leave_park(self, turn: _AgentTurn, group: _Group) -> None:
-        self._count_parked(turn.parked.pop(group), -1)
+    def _leave_park(self, agent: str, turn: AgentTurn, group: Group, limit: str) -> None:
+        del turn.parked[group]
+        parks = turn.parks(limit)
+        parks[limit].groups.discard(group)
+        if not parks[limit].groups:
+            del parks[limit]
+            self._lines[limit].agents.discard(agent)
 
-    def _count_parked(self, limit: str, change: int) -> None:
-        count = self._parked_count.get(limit, 0) + change
-        if count:
-            self._parked_count[limit] = count
-        else:
-            del self._parked_count[limit]
+    def _push_parked(
+        self, agent: str, turn: AgentTurn, group: Group, limit: str, head: Task
+    ) -> None:
+        """Note a parked group under its present head, and its agent in the limit's line."""
+        park = turn.parks(limit)[limit]
+        heappush(park.heap, (head.rank, head.created_seq, group))
+        if len(park.heap) > 2 * len(park.groups) + _SLACK:
+            park.heap = [item for item in set(park.heap) if self._parked_head(agent, turn, item)]
+            heapify(park.heap)
+        self._line_up(agent, limit)
 
-    def _push_parked(self, limit: str, agent: str, turn: _AgentTurn, group: _Group) -> None:
-        entry = self._parked_entry(agent, turn, group)
-        if entry is None:
-            return
-        heap = self._parked.setdefault(limit, [])
-        heappush(heap, entry)
+    def _parked_head(
+        self, agent: str, turn: AgentTurn, item: tuple[int, int, Group]
+    ) -> Task | None:
+        """Give the head that an item of a park stands for, if it is the group's present one."""
+        head = self._head_of(agent, turn, item[2])
+        return head if head is not None and (head.rank, head.created_seq) == item[:2] else None
+
+    def _line_up(self, agent: str, limit: str) -> None:
+        """Put the agent into a limit's line where it stands now."""
+        line = self._lines[limit]
+        heappush(line.heap, self._standing(agent))
         if self._has_room(limit):
             self._loosened.add(limit)
-        if len(heap) > 2 * self._parked_count.get(limit, 0) + _SLACK:
-            where = {(item[4], item[5]) for item in heap if self._is_parked(limit, item)}
-            fresh = (self._parked_entry(a, self._agents[a], other) for a, other in where)
-            heap[:] = [item for item in fresh if item is not None]
-            heapify(heap)
+        if len(line.heap) > 2 * len(line.agents) + _SLACK:
+            line.heap = [self._standing(each) for each in line.agents]
+            heapify(line.heap)
 
-    def _parked_entry(self, agent: str, turn: _AgentTurn, group: _Group) -> _Parked | None:
-        """Give a parked group's place among those of its limit: fairest agent, then best head."""
-        head = self._head_of(agent, turn, group)
-        if head is None:
-            return None
-        inflight, since = self._slots.of_agent(agent), self._orders[agent].since
-        return (inflight, since, head.rank, head.created_seq, agent, group)
-
-    def _is_parked(self, limit: str, item: _Parked) -> bool:
-        turn = self._agents.get(item[4])
-        return turn is not None and turn.parked.get(item[5]) == limit
+    def _standing(self, agent: str) -> Standing:
+        order = self._orders.get(agent)
+        return (self._slots.of_agent(agent), order.since if order is not None else 0, agent)
 
     def _unpark(self) -> None:
-        """Bring back the fairest parked group of each limit that has room.
+        """Bring back the best group of the fairest agent of each limit that has room.
 
         So whoever is chosen next is fairer than all that stay parked under a limit with room.
         """
         for limit in sorted(self._loosened):
-            heap = self._parked.get(limit)
-            while heap and self._has_room(limit):
-                if self._unpark_one(limit, heap):
+            line = self._lines.get(limit)
+            if line is not None and limit.startswith(OWN):
+                self._look_round(limit, line)
+            while line is not None and line.heap and self._has_room(limit):
+                if self._unpark_one(limit, line):
                     break
             else:
                 self._loosened.discard(limit)
-                if not heap:
-                    self._parked.pop(limit, None)
+            if line is not None and not line.agents:
+                self._lines.pop(limit, None)
 
-    def _unpark_one(self, limit: str, heap: list[_Parked]) -> bool:
-        """Look at the fairest parked group of a limit; True if it was brought back."""
-        item = heappop(heap)
-        agent, group = item[4], item[5]
-        if not self._is_parked(limit, item):
+    def _look_round(self, limit: str, line: Line) -> None:
+        """Bring the line of a key or batch up to date; who is held back goes on by itself."""
+        for agent in sorted(line.agents):
+            if self._held(agent):
+                turn = self._agents[agent]
+                for group in sorted(turn.own[limit].groups):
+                    self._leave_park(agent, turn, group, limit)
+                    self._group_changed(agent, turn, group)
+        line.heap = [self._standing(agent) for agent in line.agents]
+        heapify(line.heap)
+
+    def _unpark_one(self, limit: str, line: Line) -> bool:
+        """Look at the fairest agent of a line; True if a group of it was brought back."""
+        item = line.heap[0]
+        agent = item[2]
+        if agent not in line.agents or self._held(agent):
+            heappop(line.heap)  # `freed` or `resumed` brings a held agent back
+            return False
+        standing = self._standing(agent)
+        if standing != item:
+            heapreplace(line.heap, standing)
             return False
         turn = self._agents[agent]
-        entry = self._parked_entry(agent, turn, group)
-        if entry is None:
-            self._leave_park(turn, group)
-        elif self._held(agent):
-            pass  # `freed` or `resumed` brings the agent's groups back
-        elif entry != item:
-            heappush(heap, entry)
-        else:
-            self._leave_park(turn, group)
-            self._group_changed(agent, turn, group)
-            return group not in turn.parked
+        park = turn.parks(limit)[limit]
+        while park.heap:
+            found = heappop(park.heap)
+            group = found[2]
+            if group in park.groups and self._parked_head(agent, turn, found) is not None:
+                self._leave_park(agent, turn, group, limit)
+                self._group_changed(agent, turn, group)
+                return group not in turn.parked
+        for group in list(park.groups):  # none of them has a head any more
+            self._leave_park(agent, turn, group, limit)
         return False

@@ -110,8 +110,7 @@ class Backlog:
 
     def _enter(self, task: Task, seq: int) -> None:
         task.entry = seq
-        if self._aging_us:
-            self._rank(task)
+        self._rank(task)
         order = self.orders.get(task.agent)
         if order is None:
             order = self.orders[task.agent] = AgentOrder(seq)

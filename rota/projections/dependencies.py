@@ -59,13 +59,14 @@ class Dependencies:
             watch = self._tasks.before_change
             for child in children.values():
                 if task.state is not SUCCEEDED:
-                    self.due.setdefault(child.id, task.id)
+                    self.due[child.id] = task.id
+                    self._unlink(child)
                 elif child.waits is not None:
                     if watch is not None:
                         watch(child)
                     child.waits.discard(task.id)
                     if not child.waits:
-                        self.due.setdefault(child.id, "")
+                        self.due[child.id] = ""
         if task.waits is not None:
             self.on_settled(record, task)
 
@@ -73,13 +74,17 @@ class Dependencies:
         """Forget the edges of a task that is blocked no longer."""
         del record
         self.due.pop(task.id, None)
+        self._unlink(task)
+        task.waits = None
+
+    def _unlink(self, task: Task) -> None:
+        """Take a task out from under every parent that it waits for."""
         for parent in task.waits or ():
             siblings = self.children.get(parent)
             if siblings is not None:
                 siblings.pop(task.id, None)
                 if not siblings:
                     del self.children[parent]
-        task.waits = None
 
     def dump(self) -> dict[str, str]:
         """Give what cannot be derived from the tasks: what is due, and by whom."""
@@ -89,6 +94,5 @@ class Dependencies:
         """Rebuild the edges from the tasks of a snapshot."""
         self.due.update(due)
         for task in self._tasks:
-            for parent in task.waits or ():
-                if due.get(task.id) != parent:
-                    self.children.setdefault(parent, {})[task.id] = task
+            for parent in task.waits or () if task.id not in due else ():
+                self.children.setdefault(parent, {})[task.id] = task

@@ -71,10 +71,15 @@ class Keys:
         plan = task.plan
         if plan is None:
             return
-        for name in (idempotency(task.by, plan.idempotency), dedup(task.by, plan.dedup)):
-            held = self.held.get(name)
-            if held is not None and held.subject == task.id:
-                self.held[name] = held._replace(ends=0)
+        if plan.idempotency is not None:
+            self._hold_again(idempotency(task.by, plan.idempotency), Held(task.id, plan.digest))
+        if plan.dedup is not None:
+            self._hold_again(dedup(task.by, plan.dedup), Held(task.id, None, plan.dedup_until or 0))
+
+    def _hold_again(self, name: Name, fresh: Held) -> None:
+        held = self.held.get(name)
+        if held is None or held.subject == fresh.subject:
+            self.held[name] = fresh
 
     def on_batch(self, record: Record) -> None:
         """Hold the key of a new batch."""

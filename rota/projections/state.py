@@ -183,7 +183,7 @@ class State:
         self.backlog.age_by(self.control.limits.aging_ms)
 
     def dump_head(self) -> dict[str, Any]:
-        """Give everything but the tasks."""
+        """Give everything but the tasks and the keys, of which there may be many."""
         return {
             "seq": self.seq,
             "at": self.at,
@@ -191,7 +191,6 @@ class State:
             "since": self.backlog.dump(),
             "due": self.dependencies.dump(),
             "batches": self.batches.dump(),
-            "keys": self.keys.dump(),
             "deliveries": self.deliveries.dump(),
             "stats": self.stats.dump(),
             "control": self.control.dump(),
@@ -200,7 +199,7 @@ class State:
     def dump(self) -> bytes:
         """Give everything, as the blob of a snapshot."""
         rows = [task.to_row() for task in self.tasks]
-        return orjson.dumps({**self.dump_head(), "tasks": rows})
+        return orjson.dumps({**self.dump_head(), "tasks": rows, "keys": self.keys.dump()})
 
     @classmethod
     def load(cls, blob: bytes) -> State:
@@ -230,6 +229,7 @@ class State:
         whole = {
             **self.dump_head(),
             "tasks": rows,
+            "keys": self.keys.dump(),
             "waiting": self.backlog.counts(),
             "taken": [self.slots.total, self.slots.by_agent()],
         }

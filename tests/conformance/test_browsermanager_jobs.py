@@ -86,7 +86,7 @@ def test_durable_no_job_is_lost_when_the_agent_restarts(agents: Agents) -> None:
     agent.ok(agent.post(f"/api/jobs/{canceled}/cancel"))
     before[canceled] = agent.job(canceled)
     running = agent.enqueue("browser_stop", HELD)
-    agent.wait(running, "running")
+    until(lambda: agents.browser.of(running), what="it is in the browser")
     queued = agent.enqueue("browser_stop")
     pausing = agent.enqueue("cache_clear_local", BUSY)
     agent.failures(pausing)

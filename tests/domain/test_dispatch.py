@@ -529,14 +529,14 @@ def test_the_keys_that_an_agent_waits_for_do_not_make_a_dispatch_dearer(
 ) -> None:
     """A finished task costs the same look around with ten keys held back as with a thousand."""
     looks = 0
-    look = Turns._parked_entry
+    look = Turns._standing
 
     def counted(self: Turns, *args: object) -> object:
         nonlocal looks
         looks += 1
         return look(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Turns, "_parked_entry", counted)
+    monkeypatch.setattr(Turns, "_standing", counted)
     cost = {}
     for keys in (10, 1000):
         bench = Bench(Limits(inflight=2000, inflight_per_agent=2000, push=2000))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, get_args
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.builders import (
     SECOND_US,
     START_US,
@@ -24,6 +26,9 @@ from support.builders import (
 from rota.actors.recovery import rebuild, task_from_log
 from rota.actors.snapshotter import SLICE_TASKS, Snapshotter
 from rota.domain import events as e
+from rota.domain.commands import PULL
+from rota.domain.dispatch import Turns
+from rota.domain.task import limits_of
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.memory_store import MemoryLog
 from rota.eventlog.port import Snapshot
@@ -145,6 +150,72 @@ def test_what_was_dumped_is_loaded(seed: int) -> None:
     assert orders(again) == orders(state)
     assert again.control.limits == state.control.limits
     assert again.tasks.ttl_us == state.tasks.ttl_us
+
+
+def turns(state: State) -> Turns:
+    """Derive whose turn it is."""
+    control = state.control
+    return Turns(
+        state.backlog.orders, state.slots, control.paused, control.limits, control.paused_types
+    )
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 10**9))
+def test_at_every_seq_what_is_loaded_is_what_was_dumped(seed: int) -> None:
+    """The same digest, the same orders, and the same task is next."""
+    state = State()
+    for record in history(seed, 200):
+        state.apply(record)
+        again = State.load(state.dump())
+        assert again.digest() == state.digest(), record
+        assert orders(again) == orders(state), record
+        expected, found = turns(state).next(), turns(again).next()
+        assert (found and found.id) == (expected and expected.id), record
+
+
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 10**9), st.integers(1, 200))
+def test_a_state_that_was_loaded_goes_on_as_the_one_that_was_not(seed: int, cut: int) -> None:
+    records = history(seed, 200)
+    live = fold(records[:cut])
+    loaded = State.load(live.dump())
+    for record in records[cut:]:
+        live.apply(record)
+        loaded.apply(record)
+        assert loaded.digest() == live.digest(), record
+        assert orders(loaded) == orders(live), record
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_push_ever_goes_over_a_limit(seed: int) -> None:
+    """Global, per agent, per type, per key and of a batch, whatever came before."""
+    state = State()
+    pushed = 0
+    for record in history(seed + 200, 500):
+        state.apply(record)
+        if not isinstance(record.event, e.TaskAssigned):
+            continue
+        task = state.tasks.by_id[record.event.task]
+        if task.executor == PULL:
+            continue
+        limits, plan = state.control.limits, task.plan
+        caps = {"push": limits.push, **{f"type:{name}": cap for name, cap in limits.types}}
+        if plan is not None and plan.key is not None:
+            caps[f"key:{plan.key}"] = limits.per_key
+        if plan is not None and plan.parallelism is not None:
+            caps[f"batch:{plan.parallelism}:{plan.batch}"] = plan.parallelism
+        for limit in limits_of(task.lane):
+            held = sum(t.holds and limit in limits_of(t.lane) for t in state.tasks)
+            assert state.slots.of_limit(limit) == held
+            assert held <= caps.get(limit, held), limit
+        assert state.slots.of_agent(task.agent) <= limits.inflight_per_agent
+        assert state.slots.total <= limits.inflight
+        assert task.agent not in state.control.paused
+        assert task.action not in state.control.paused_types
+        assert state.control.stopped is None
+        pushed += 1
+    assert pushed > 20
 
 
 def test_an_empty_state_is_dumped_and_loaded() -> None:

@@ -125,7 +125,9 @@ class Chat:
         until(lambda: message in self.left, what=f"the caller leaves {message!r}")
 
     def close(self) -> None:
-        """End it."""
+        """End it; a second time does nothing."""
+        if self._closing:
+            return
         self._closing = True
         self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join(30)
@@ -173,15 +175,22 @@ class Chat:
         count = self._asked[asked.message]
         self._asked[asked.message] += 1
         plays = self._plays.get(asked.message) or [(event({"echo": asked.message}),)]
+        answer = _Turn(self, request)
         try:
-            return await _Turn(self, request).perform(plays[min(count, len(plays) - 1)])
-        except (asyncio.CancelledError, ConnectionError):
-            self.free()
-            if not self._closing:
-                self.left.append(asked.message)
+            return await answer.perform(plays[min(count, len(plays) - 1)])
+        except ConnectionError:
+            self._was_left(asked)
+            return answer.response or web.Response()
+        except asyncio.CancelledError:
+            self._was_left(asked)
             raise
         finally:
             self._turns.discard(turn)
+
+    def _was_left(self, asked: Asked) -> None:
+        self.free()
+        if not self._closing:
+            self.left.append(asked.message)
 
     def free(self) -> None:
         """Count one request less; called before its last bytes go out."""
@@ -198,7 +207,7 @@ class _Turn:
     def __init__(self, chat: Chat, request: BaseRequest) -> None:
         self._chat = chat
         self._request = request
-        self._response: web.StreamResponse | None = None
+        self.response: web.StreamResponse | None = None
 
     async def perform(self, moves: tuple[Move, ...]) -> web.StreamResponse:
         for move in moves:
@@ -231,10 +240,10 @@ class _Turn:
         await (await self._stream()).write(data)
 
     async def _stream(self) -> web.StreamResponse:
-        if self._response is None:
-            self._response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await self._response.prepare(self._request)
-        return self._response
+        if self.response is None:
+            self.response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await self.response.prepare(self._request)
+        return self.response
 
 
 @contextlib.contextmanager

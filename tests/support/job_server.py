@@ -310,6 +310,10 @@ class Browser:
         """The attempts of a job."""
         return [run for run in list(self.runs) if run.job == job_id]
 
+    def wait_busy(self, count: int) -> None:
+        """Wait until so many attempts are in progress."""
+        until(lambda: len(self._active) == count, what=f"{count} attempts in progress")
+
     def wait_for(self, count: int) -> list[Run]:
         """Wait until so many attempts have come in."""
         until(lambda: len(self.runs) >= count, what=f"{count} attempts")

@@ -98,8 +98,7 @@ class ModelTask:
         self.ready_at = self.next_at = self.token = self.assigned_at = 0
         self.attempt = self.charged = self.interruptions = 0
         self.lines = self.reports = 0
-        self.ended_seq = self.ended_at = 0
-        self.fell = False
+        self.ended_seq = self.ended_at = self.fell = 0
         self.result: Any = None
         self.parents: frozenset[str] = frozenset()
         self.caps: tuple[tuple[Any, ...], ...] = ()
@@ -412,7 +411,7 @@ class Model:
         self._fold(task, record, kind)
         if to in FINAL:
             task.ended_seq, task.ended_at = record.seq, record.at
-            task.fell = to != "succeeded"
+            task.fell = record.seq if to != "succeeded" else 0
             for hook in self._hooks["end"]:
                 hook(task, record)
         elif to in FLYING:

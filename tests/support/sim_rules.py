@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DAY_US = 24 * 3600 * 1_000_000
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
+FELL = {"failed", "cancelled"}
 LINES_MAX, LINE_CHARS_MAX, REPORTS_MAX = 12, 80, 5
 """The bounds of a task's notes, which the simulation sets low."""
 
@@ -58,9 +59,14 @@ class Edges(Rule):
                 return True
             other = self.model.tasks.get(at)
             if at not in seen and other is not None and other.state == "blocked":
-                ahead += other.parents
+                ahead += () if self._is_doomed(other) else other.parents
             seen.add(at)
         return False
+
+    def _is_doomed(self, task: ModelTask) -> bool:
+        """Whether a parent ended badly while the task waited, or had done so before."""
+        parents = [self.model.tasks[each] for each in task.parents if each in self.model.tasks]
+        return any(p.fell and (p.fell > task.created_seq or p.state in FELL) for p in parents)
 
     def on_task_released(self, task: ModelTask, record: Record) -> None:
         if (task.state == "blocked") != (record.event.after == "dependencies"):  # type: ignore[union-attr]
@@ -82,8 +88,7 @@ class Edges(Rule):
         event: Any = record.event
         if event.code == "dependency_failed":
             self.model.seen["doomed"] += 1
-            parents = [self.model.tasks.get(parent) for parent in task.parents]
-            if task.state != "blocked" or not any(p is not None and p.fell for p in parents):
+            if task.state != "blocked" or not self._is_doomed(task):
                 self.violated(f"{task.id} was cancelled for a dependency that did not fail")
 
     def at_rest(self) -> None:

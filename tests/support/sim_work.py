@@ -108,8 +108,8 @@ class Work:
                 depends = tuple(self._parent(recent) for _ in range(rng.choice((1, 1, 2, 3))))
                 params["from"] = "{{%s}}" % depends[0]
                 command = command._replace(depends=depends)
-                if rng.random() < 0.15:
-                    command = command._replace(not_before=now + rng.randrange(20 * S))
+                if rng.random() < 0.2:
+                    command = command._replace(not_before=now + rng.randrange(60 * S))
         if rng.random() < 0.1:
             params["missing"] = "fail"
             command = command._replace(on_missing="fail")

@@ -42,6 +42,7 @@ DAY_US = 25 * 3600 * 1_000_000
 S = 1_000_000
 SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
+    (snapshotter, "SLICE_KEYS", 2),
     (dependencies, "SLICE_TASKS", 4),
     (notes, "LINES_MAX", sim_rules.LINES_MAX),
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),

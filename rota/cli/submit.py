@@ -1,0 +1,160 @@
+"""`rota submit`: one task, with all that it can ask for; and its end, if that is waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.server_options import found_later, with_client
+from rota.cli.task_tables import show_task
+from rota.cli.values import Duration, Moment, Param, Params, Priority, wait_option
+
+if TYPE_CHECKING:
+    from rota.client.client import RotaClient
+
+KNOWN = {
+    "idempotent": "the idempotency key stands for this task already",
+    "deduplicated": "the dedup key stands for this task already",
+}
+
+
+@click.command("submit")
+@click.argument("action")
+@click.option("--agent", required=True, help="Whose queue it goes to.")
+@click.option("--param", "pairs", type=Param(), multiple=True, help="One param; may be repeated.")
+@click.option("--params", type=Params(), help="All params, as a JSON object.")
+@click.option("--tab", "tabId", help="Target tab.")
+@click.option("--ref", help="Element on the tab.")
+@click.option("--id", "taskId", help="An id of your own choice.")
+@click.option(
+    "--priority", type=Priority(), help="Lower is sooner; or critical, high, normal, low."
+)
+@click.option(
+    "--depends-on", "dependsOn", multiple=True, help="A task to succeed first; may be repeated."
+)
+@click.option(
+    "--on-missing",
+    "onMissing",
+    type=click.Choice(["wait", "fail"]),
+    help="What to do about a --depends-on that does not exist.  [default: wait]",
+)
+@click.option("--delay", "delayMs", type=Duration(), help="Start no sooner than after so long.")
+@click.option("--not-before", "notBefore", type=Moment(), help="Start no sooner: RFC 3339, or +5m.")
+@click.option("--deadline", type=Moment(), help="When it must be done: RFC 3339, or +30s.")
+@click.option("--timeout", "timeoutMs", type=Duration(), help="How long one attempt may take.")
+@click.option("--timeout-ms", type=click.IntRange(1), hidden=True)
+@click.option(
+    "--queue-timeout",
+    "queueTimeoutMs",
+    type=Duration(),
+    help="How long it may be ready without being dispatched.",
+)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1),
+    help="How often to try; this or any --retry option replaces the type's policy.",
+)
+@click.option(
+    "--retry-kind",
+    type=click.Choice(["exponential", "quadratic", "linear", "fixed"]),
+    help="How the pauses between attempts grow.  [default: exponential]",
+)
+@click.option("--retry-base", type=Duration(), help="The first pause.  [default: 1s]")
+@click.option("--retry-max", type=Duration(), help="The longest pause.  [default: 1m]")
+@click.option(
+    "--retry-on",
+    multiple=True,
+    help="Only on this: timeout, connection, status:503, status:5xx, code:NAME; may be repeated.",
+)
+@click.option("--key", help="Tasks of one key share the server's maxPerKey slots.")
+@click.option(
+    "--idempotency-key", "idempotencyKey", help="A repeat gives the same task, not a second."
+)
+@click.option("--dedup-key", help="Only one task of this key at a time.")
+@click.option("--dedup-ttl", type=Duration(), help="Nor another for so long after submission.")
+@click.option(
+    "--dedup-mode",
+    type=click.Choice(["reject", "return", "replace"]),
+    help="What to do about the one there is.  [default: reject]",
+)
+@click.option("--preempt", is_flag=True, help="May take the place of a less urgent task.")
+@click.option("--callback", "callbackUrl", help="URL that is told when the task ends.")
+@wait_option
+@json_option
+@with_client
+def submit_command(
+    action: str,
+    *,
+    agent: str,
+    pairs: tuple[tuple[str, Any], ...],
+    params: dict[str, Any] | None,
+    wait_s: float | None,
+    as_json: bool,
+    client: RotaClient,
+    **options: Any,
+) -> None:
+    """Submit a task that runs ACTION, which is also its type.
+
+    echo, sleep and fail are built in; other actions go to the executor that the server's
+    configuration names, or wait for a worker. Durations are written 500ms, 5s, 2m or 1h.
+
+    \b
+    Examples:
+      rota submit echo --agent me --param text=hello --wait
+      rota submit sleep --agent me --params '{"ms": 100}' --deadline +30s
+      rota submit crawl --agent me --id c1 --max-attempts 5 --retry-on timeout
+      rota submit index --agent me --depends-on c1 --delay 10s --priority high
+    """
+    whole = {**(params or {}), **dict(pairs)} or params
+    answer = client.submit(action, agent, params=whole, **fields_from(options))
+    for name, said in KNOWN.items():
+        if answer.get(name):
+            note(said)
+    task_id = answer["taskId"]
+    if wait_s is None:
+        if as_json:
+            print_json(answer)
+        else:
+            click.echo(clean(task_id))
+        return
+    with found_later(f"rota get {task_id}"):
+        task = client.wait(task_id, wait_s)
+    show_task(task, as_json=as_json)
+    if "completedAt" not in task:
+        note(f"still {task['state']} after {wait_s:g} s; later: rota get {task_id}")
+    if task["state"] != "succeeded":
+        click.get_current_context().exit(1)
+
+
+def fields_from(options: dict[str, Any]) -> dict[str, Any]:
+    """Make a body's fields of the options; those named as on the wire stay as they are."""
+    fields = dict(options)
+    timeout_ms = fields.pop("timeout_ms")
+    if timeout_ms is not None:
+        fields["timeoutMs"] = timeout_ms
+    if fields["delayMs"] is not None and fields["notBefore"] is not None:
+        msg = "give either --delay or --not-before, not both"
+        raise click.UsageError(msg)
+    fields["dependsOn"] = list(fields["dependsOn"]) or None
+    fields["preempt"] = fields["preempt"] or None
+    fields["retry"] = _given(
+        kind=fields.pop("retry_kind"),
+        baseMs=fields.pop("retry_base"),
+        maxMs=fields.pop("retry_max"),
+        maxAttempts=fields.pop("max_attempts"),
+        retryOn=list(fields.pop("retry_on")) or None,
+    )
+    key = fields.pop("dedup_key")
+    how = _given(ttlMs=fields.pop("dedup_ttl"), mode=fields.pop("dedup_mode"))
+    if how and key is None:
+        msg = "--dedup-ttl and --dedup-mode need the key: --dedup-key KEY"
+        raise click.UsageError(msg)
+    fields["dedup"] = {"key": key, **(how or {})} if key is not None else None
+    return fields
+
+
+def _given(**values: Any) -> dict[str, Any] | None:
+    """Give what was given; None if nothing was."""
+    return {name: value for name, value in values.items() if value is not None} or None
