@@ -9,6 +9,7 @@ submitted now, so it is looked for then, along what blocked tasks wait for.
 from __future__ import annotations
 
 import re
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -49,17 +50,24 @@ def resolve(
         if isinstance(each, int):
             if not 0 <= each < len(ids):
                 raise _bad(f"there is no item {each} in this batch")
-            found[refs[each] or str(each)] = ids[each]
+            _name(found, refs[each] or str(each), ids[each])
         elif each.startswith(REF):
             name = each.removeprefix(REF)
             places = [at for at, ref in enumerate(refs) if ref == name]
             if len(places) != 1:
                 what = "no item" if not places else "more than one item"
                 raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
-            found[name] = ids[places[0]]
+            _name(found, name, ids[places[0]])
         else:
-            found[each] = each
+            _name(found, each, each)
     return found
+
+
+def _name(found: dict[str, str], name: str, task_id: str) -> None:
+    """Know a task under a name; under its id, or one made from it, if another has the name."""
+    names = chain((name, task_id), (f"{task_id}#{n}" for n in count(2)))
+    while found.setdefault(next(names), task_id) != task_id:
+        pass
 
 
 def decide_dependencies(

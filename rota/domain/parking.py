@@ -27,6 +27,7 @@ class Park:
     __slots__ = ("groups", "heap")
 
     def __init__(self) -> None:
+        """Start empty."""
         self.groups: set[Group] = set()
         self.heap: list[tuple[int, int, Group]] = []
 
@@ -37,6 +38,7 @@ class Line:
     __slots__ = ("agents", "heap")
 
     def __init__(self) -> None:
+        """Start empty."""
         self.agents: set[str] = set()
         self.heap: list[Standing] = []
 
@@ -51,6 +53,7 @@ class AgentTurn:
     __slots__ = ("groups", "heads", "own", "parked", "shared")
 
     def __init__(self) -> None:
+        """Start empty."""
         self.groups: dict[Group, list[tuple[int, int, Lane]]] = {}
         self.heads: list[tuple[int, int, Group]] = []
         self.parked: dict[Group, str] = {}

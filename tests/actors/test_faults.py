@@ -219,14 +219,14 @@ def test_a_timer_waits_for_one_moment_at_a_time() -> None:
 def test_many_actions_cost_a_dispatch_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes that only the workers hold back are parked as one, however many there are."""
     looks = 0
-    look = Turns._parked_entry
+    look = Turns._standing
 
     def counted(self: Turns, *args: Any) -> Any:
         nonlocal looks
         looks += 1
         return look(self, *args)
 
-    monkeypatch.setattr(Turns, "_parked_entry", counted)
+    monkeypatch.setattr(Turns, "_standing", counted)
     world = World()
     try:
         ended: list[Any] = []

@@ -108,6 +108,27 @@ def test_rule_1_a_chain_runs_in_its_order_whatever_the_priorities(rota: Rota, ch
     assert chat.messages() == [f"task {n}" for n in range(6)]
 
 
+@pytest.mark.parametrize("priority", ["high", "normal"])
+def test_rule_1_a_released_task_is_dequeued_by_priority_then_creation_time(
+    serve: Servers, chat: Chat, priority: str
+) -> None:
+    rota = serve(with_chat(chat))
+    chat.on("block", Hold("block"), event("done"))
+    chat.on("block again", Hold("block again"), event("done"))
+    ids = [submit(rota, "block")]
+    chat.wait_for(1)
+    ids.append(submit(rota, "first", priority="critical"))
+    ids.append(submit(rota, "then", priority=priority, dependsOn=[ids[-1]]))
+    ids.append(submit(rota, "block again", priority="critical"))
+    ids.append(submit(rota, "younger"))
+    chat.release("block")
+    chat.wait_for(3)
+    rota.when(ids[2], "pending")
+    chat.release("block again")
+    completed(rota, *ids)
+    assert chat.messages() == ["block", "first", "block again", "then", "younger"]
+
+
 def test_rule_1_a_dependency_of_another_dialect_counts_the_same(rota: Rota) -> None:
     first = rota.submit_native("ann", "sleep", params={"ms": 100})
     then = submit(rota, "then", dependsOn=[first])

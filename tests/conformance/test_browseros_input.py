@@ -53,8 +53,8 @@ def refused(rota: Rota, field: str, **body: Any) -> None:
         found = answer.json
         assert found["code"] == "bad_request"
         named = found["details"]["field"]
-        assert named == name or named.startswith(f"{name}.") or named == field, found
-        assert field.split(".")[-1] in found["error"]
+        assert named == name or named.startswith(f"{name}."), found
+        assert field.rpartition(".")[2] in found["error"]
 
 
 @pytest.mark.parametrize("value", ["", None, 5, ["x"], {"a": 1}, True, "x" * 100_001])
@@ -160,7 +160,7 @@ def test_a_body_of_another_type_is_refused(rota: Rota) -> None:
     assert answer.status == 415
 
 
-@pytest.mark.parametrize("query", ["state=waiting", "limit=-1", "limit=x", "cursor=x", "view=x"])
+@pytest.mark.parametrize("query", ["state=waiting", "limit=-1", "limit=x", "cursor=x"])
 def test_lists_refuse_senseless_questions(rota: Rota, query: str) -> None:
     answer = rota.get(f"/tasks?{query}")
     assert (answer.status, answer.code) == (400, "bad_request")

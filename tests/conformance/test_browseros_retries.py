@@ -257,14 +257,17 @@ def test_step_4_a_task_in_backoff_can_be_cancelled(rota: Rota, chat: Chat) -> No
     assert len(chat.requests) == 1
 
 
-def test_step_4_a_retry_keeps_its_place_by_priority_and_age(serve: Servers, chat: Chat) -> None:
+@pytest.mark.parametrize("priority", ["high", "normal"])
+def test_step_4_a_retry_is_dequeued_by_priority_then_creation_time(
+    serve: Servers, chat: Chat, priority: str
+) -> None:
     rota = serve(with_chat(chat))
     chat.on("old", Status(500))
     chat.on("old", event("better"))
     chat.on("block", Hold("block"), event("done"))
-    old = submit(rota, "old", priority="high", retryPolicy=QUICK)
+    old = submit(rota, "old", priority=priority, retryPolicy=QUICK)
     block = submit(rota, "block", priority="critical")
-    new = submit(rota, "new", priority="low")
+    new = submit(rota, "new")
     until(lambda: "block" in chat.messages(), what="the slot is taken")
     until(lambda: "task_released" in rota.kinds(old), what="the retry is ready")
     chat.release("block")
