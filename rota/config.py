@@ -51,8 +51,6 @@ LIMIT_MAX = 100_000_000
 BUILTIN_ACTIONS = ("echo", "sleep", "fail")
 CHAT = "chat"
 """The type of BrowserOS tasks."""
-BROWSER_TYPES = ("browser_start", "script_run")
-"""The BrowserManager jobs that use a browser while they run."""
 RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 
 
@@ -278,9 +276,6 @@ class Settings(Section):
         types = {n: t.max_concurrent for n, t in self.types.items() if t.max_concurrent}
         if CHAT not in self.types:
             types[CHAT] = self.browseros.max_concurrent
-        for name in BROWSER_TYPES:
-            if name in self.types and agent.max_concurrent_browsers is not None:
-                types[name] = min(types.get(name, LIMIT_MAX), agent.max_concurrent_browsers)
         jobs, queue = agent.max_concurrent_jobs, agent.max_queue_size
         return Limits(
             queued=queue or s.max_queue_size,
@@ -293,6 +288,7 @@ class Settings(Section):
             types=tuple(sorted(types.items())),
             per_key=agent.max_jobs_per_profile or s.max_per_key,
             aging_ms=s.aging_ms,
+            browsers=agent.max_concurrent_browsers or 0,
         )
 
     def executor_for(self, action: str, *, wants_tab: bool = False) -> str:

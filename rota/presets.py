@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from rota.errors import ConfigError
 
-TRANSIENT = ["timeout", "connection", "code:resource_busy"]
+TRANSIENT = ["timeout", "connection", "status:429", "status:503", "code:resource_busy"]
 
 
 def _job(
@@ -79,7 +79,9 @@ PRESETS: dict[str, dict[str, Any]] = {
             "browser_stop_all": _job(30, 1),
             "script_run": _job(300, 1, ["timeout"], queue_s=600, timeout_s_max=3600),
             "cache_clear_local": _job(60, 3, ["code:file_locked", *TRANSIENT], at_once=10),
-            "proxy_test": _job(15, 2, ["timeout", "connection"], queue_s=60, at_once=20),
+            "proxy_test": _job(
+                15, 2, ["timeout", "connection", "code:connection_timeout"], queue_s=60, at_once=20
+            ),
             "profile_clone": _job(120, 1),
             "db_migration": _job(60, 0, []),
             "recycle_bin_cleanup": _job(300, 1),

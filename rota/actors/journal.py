@@ -68,10 +68,13 @@ class Journal:
         if self.failure is not None:
             raise self.failure
 
-    def record(self, *events: Event, by: str = "", cause: int = 0) -> Record:
-        """Make the events facts, in this order; give the last. Raises StorageUnavailable."""
+    def record(self, *events: Event, by: str = "", cause: int = 0, at: int | None = None) -> Record:
+        """Make the events facts, in this order; give the last. Raises StorageUnavailable.
+
+        `at` is the `now` that they were decided at, where they say when something is due.
+        """
         self.check_open()
-        at = self.now()
+        at = self.now() if at is None else at
         unsent = self._unsent
         routed = []
         if not unsent:

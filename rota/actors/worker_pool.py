@@ -128,7 +128,7 @@ class WorkerPool(CooperativeActor):
         reach("pool.after_result")
         now, draw = self._journal.now(), self._draw()
         event = decide_result(task, message.attempt, message.token, message.outcome, now, draw)
-        self._journal.record(event, cause=message.token)
+        self._journal.record(event, cause=message.token, at=now)
 
     def _params(self, task: Task) -> dict[str, Any]:
         """Give the task's params, with its parents' results where it asks for them."""
@@ -170,9 +170,10 @@ class WorkerPool(CooperativeActor):
 
     def _time_out(self, task_id: str, token: int) -> None:
         task = self._journal.state.tasks.get(task_id)
-        event = decide_timeout(task, token, self._journal.now(), self._draw())
+        now = self._journal.now()
+        event = decide_timeout(task, token, now, self._draw())
         if event is not None:
-            self._journal.record(event, cause=token)
+            self._journal.record(event, cause=token, at=now)
 
     def abort_all(self, reason: str) -> list[str]:
         """Abort whatever runs and name it; for the end of the server."""

@@ -40,11 +40,11 @@ def batch_command() -> None:
 def submit_command(
     file: IO[str], *, wait_s: float | None, as_json: bool, client: RotaClient
 ) -> None:
-    """Submit the batch in FILE, all of it or nothing; - reads standard input.
+    """Submit the batch in FILE, whole or not at all.
 
-    FILE is the body of POST /v1/batches: a JSON object with `tasks` and, for all of them, agentId,
-    parallelism, callbackUrl or idempotencyKey. An item may have a `ref`, and others wait for it by
-    "dependsOn": ["ref:NAME"] or its index.
+    FILE (- for standard input) is the body of POST /v1/batches: a JSON object with `tasks` and, for
+    all of them, agentId, parallelism, callbackUrl or idempotencyKey. An item may have a `ref`, and
+    others wait for it by "dependsOn": ["ref:NAME"] or its index.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ import uvloop
 
 from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import token_option
-from rota.client.client import RotaClient
+from rota.client.client import END_KINDS, RotaClient
 from rota.clock import SystemClock, monotonic_s, perf_s
 from rota.errors import QueueFull, RequestError, RotaError
 
@@ -44,7 +44,6 @@ AGENTS = 20
 START_S = 30.0
 REFUSED_PAUSE_S = 0.02
 FEED_PAUSE_S = 0.02
-ENDS = frozenset({"task_succeeded", "task_failed", "task_expired", "task_cancelled"})
 LIMITS = {
     "maxQueueSize": TASKS_MAX,
     "maxPerAgent": TASKS_MAX,
@@ -176,7 +175,7 @@ class Load:
             return
         if kind == "task_started":
             self.started.setdefault(task, event["at"])
-        elif kind in ENDS:
+        elif kind in END_KINDS:
             self.ended[task] = event["at"]
 
     def latency(self, tasks: list[str]) -> Latency | None:

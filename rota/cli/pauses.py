@@ -28,7 +28,8 @@ def pause_command(
 ) -> None:
     """Hold back an agent, a type, or everything.
 
-    Nothing of it is dispatched, with neither --agent nor --type nothing at all. Submissions are taken as before, and what runs already goes on to its end.
+    With neither --agent nor --type nothing at all is dispatched. Submissions are taken as before,
+    and what runs already goes on to its end.
 
     \b
     Examples:

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 PUSH_LIMIT = "push"
 PULL = "pull"
+BROWSERS_LIMIT = "browsers"
+"""Bounds the BrowserManager jobs that use a browser while they run, all types together."""
+BROWSER_TYPES = ("browser_start", "script_run")
 
 
 class SubmitTask(NamedTuple):
@@ -97,6 +100,7 @@ SETTINGS = {
     "types": "types",
     "per_key": "maxPerKey",
     "aging_ms": "agingMs",
+    "browsers": "maxConcurrentBrowsers",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -114,3 +118,4 @@ class Limits(NamedTuple):
     types: tuple[tuple[str, int], ...] = ()
     per_key: int = 1
     aging_ms: int = 0
+    browsers: int = 0

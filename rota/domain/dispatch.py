@@ -15,7 +15,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
-from rota.domain.commands import PULL, PUSH_LIMIT, Limits
+from rota.domain.commands import BROWSERS_LIMIT, PULL, PUSH_LIMIT, Limits
 from rota.domain.parking import OWN, AgentTurn, Line, Park
 from rota.domain.task import limits_of
 
@@ -62,6 +62,7 @@ class Turns:
         self.limits = limits
         self._caps = {
             PUSH_LIMIT: limits.push,
+            **({BROWSERS_LIMIT: limits.browsers} if limits.browsers else {}),
             **{f"type:{name}": cap for name, cap in limits.types},
             **{f"type:{name}": 0 for name in paused_types},
         }

@@ -4,7 +4,8 @@ The n-th retry waits `min(curve(n) + jitter, maxMs)`: exponential `base * multip
 quadratic `base * n^2`, linear `base * n`, fixed `base`; jitter is drawn between 0 and `jitterMs` by
 the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need be. `retryOn` names
 classes of errors: `timeout`, `connection`, `status:503`, `status:5xx`, `code:NAME`; without it
-every error is tried again but those that no repetition can mend.
+every error is tried again but those that no repetition can mend. An executor's own word that it is
+no use trying again is taken; that it is, only where `retryOn` does not say otherwise.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ class RetryPolicy(NamedTuple):
 
     def covers(self, outcome: Outcome) -> bool:
         """Whether an attempt that ended so is worth another."""
-        if outcome.retryable is not None:
-            return outcome.retryable
+        if outcome.retryable is False:
+            return False
         if self.retry_on is None:
-            return outcome.code not in HOPELESS
+            return outcome.retryable is True or outcome.code not in HOPELESS
         return not classes_of(outcome.code, outcome.details).isdisjoint(self.retry_on)
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rota.domain.commands import PULL, PUSH_LIMIT
+from rota.domain.commands import BROWSER_TYPES, BROWSERS_LIMIT, PULL, PUSH_LIMIT
 
 
 class TaskState(StrEnum):
@@ -326,6 +326,8 @@ def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
     executor, action, key, batch = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
+    if action in BROWSER_TYPES:
+        names.append(BROWSERS_LIMIT)
     if key:
         names.append(f"key:{key}")
     if batch:

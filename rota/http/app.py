@@ -44,6 +44,7 @@ _PROBLEMS = {
     pinchtab.NAME: pinchtab.problem,
     browsermanager.NAME: browsermanager.problem,
 }
+_JOB_PATHS = ("/api/", "/ws/jobs")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 
@@ -116,12 +117,13 @@ class App:
         """Answer one request, whatever it is."""
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
-        dialect = ""
+        path = _path_of(request)
+        dialect = browsermanager.NAME if path.startswith(_JOB_PATHS) else ""
         try:
-            route, params = self._match(request.method, _path_of(request))
+            route, params = self._match(request.method, path)
             dialect = route.dialect
             by = self._admit(request, route)
-            call = Call(self, request, request_id, params, by)
+            call = Call(self, request, request_id, path, params, by)
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
             if isinstance(error, LogError):

@@ -41,10 +41,16 @@ _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("app", "bridge", "by", "params", "request", "request_id", "route")
+    __slots__ = ("app", "bridge", "by", "params", "path", "request", "request_id")
 
     def __init__(
-        self, app: App, request: BaseRequest, request_id: str, params: dict[str, str], by: str
+        self,
+        app: App,
+        request: BaseRequest,
+        request_id: str,
+        path: str,
+        params: dict[str, str],
+        by: str,
     ) -> None:
         """Bundle what a handler needs."""
         self.app = app
@@ -53,7 +59,7 @@ class Call:
         self.request_id = request_id
         self.params = params
         self.by = by
-        self.route = request.raw_path.partition("?")[0]
+        self.path = path
 
     def now(self) -> int:
         """Give the present moment."""

@@ -96,8 +96,8 @@ def _own_id(text: str) -> str:
     if not _OWN_ID.fullmatch(text):
         msg = "must be letters, digits and . _ : - only"
         raise ValueError(msg)
-    if text.startswith(("tsk_", "bat_")):
-        msg = "must not begin with tsk_ or bat_, which are rota's own"
+    if text.startswith(("tsk_", "bat_")) or text in ("batch", "stats"):
+        msg = "must not be batch or stats nor begin with tsk_ or bat_, which are rota's own"
         raise ValueError(msg)
     return text
 

@@ -96,7 +96,7 @@ def keyed(call: Call, command: Any, given: str | None, raw: Any) -> Any:
         if given is not None and given != header:
             raise _bad("idempotencyKey", "differs from the header X-Idempotency-Key")
     said = {name: value for name, value in raw.items() if name != "idempotencyKey"}
-    text = orjson.dumps([call.route, said], option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps([call.path, said], option=orjson.OPT_SORT_KEYS)
     digest = blake2b(text, digest_size=16).hexdigest()
     return command._replace(idempotency=header or given, digest=digest)
 

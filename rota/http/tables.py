@@ -10,6 +10,7 @@ import asyncio
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from rota.domain.task import REJECTED
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ async def list_tasks(
     rows: int,
     rows_max: int,
     dialect: str | None = None,
+    hide_rejected: frozenset[str] = frozenset(),
 ) -> tuple[list[Task], str | None]:
     """Give the tasks that the query asks for, and the cursor of the next page if there is one."""
     agent = call.query("agentId")
@@ -50,6 +52,7 @@ async def list_tasks(
             and (states is None or task.state in states)
             and (action is None or task.action == action)
             and (dialect is None or task.dialect == dialect)
+            and not (task.state is REJECTED and task.dialect in hide_rejected)
             and (batch is None or (task.plan is not None and task.plan.batch == batch))
             and kept.is_kept(task, now)
         ):
@@ -68,9 +71,12 @@ async def answer_list(
     *,
     rows: int,
     rows_max: int,
+    hide_rejected: frozenset[str] = frozenset(),
 ) -> Any:
     """Answer with a page of tasks in some view."""
-    tasks, cursor = await list_tasks(call, words, rows=rows, rows_max=rows_max)
+    tasks, cursor = await list_tasks(
+        call, words, rows=rows, rows_max=rows_max, hide_rejected=hide_rejected
+    )
 
     def page() -> dict[str, Any]:
         body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}

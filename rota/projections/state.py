@@ -65,7 +65,7 @@ class State:
             self.deliveries.on_ended,
         )
         return {
-            e.TaskSubmitted: (self._on_planned, backlog.on_submitted, stats.on_submitted),
+            e.TaskSubmitted: (backlog.on_submitted, stats.on_submitted),
             e.TaskRejected: (stats.on_rejected,),
             e.TaskReleased: (
                 FOLDS[e.TaskReleased],
@@ -141,7 +141,7 @@ class State:
         else:
             task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
-                task = tasks.add(record)
+                task = self._add(record)
             elif task is not None and tasks.before_change is not None:
                 tasks.before_change(task)
             if task is not None:  # one that has left memory is history
@@ -155,16 +155,20 @@ class State:
         if self.keys.ending and self.keys.ending[0][0] <= at:
             self.keys.forget(at)
 
-    def _on_planned(self, record: e.Record, task: Task) -> None:
-        """Fold what a new task asks for beyond the plain."""
+    def _add(self, record: e.Record) -> Task:
+        """Add a new task, and what it asks for beyond the plain."""
+        task = self.tasks.add(record)
         if task.plan is not None:
             self.dependencies.on_submitted(record, task)
             self.keys.on_submitted(record, task)
+        return task
 
     def _on_ended(self, record: e.Record, task: Task) -> None:
         """Fold the end of a task; most belong to nothing and nobody waits for them."""
         was_terminal = task.state in TERMINAL
-        self.tasks.on_ended(record, task)
+        if not was_terminal:
+            self.tasks.ended.append((record.at, task))
+        FOLDS[type(record.event)](record, task)
         if task.plan is not None:
             self.batches.on_task_ended(was_terminal, task)
             self.keys.on_ended(record, task)

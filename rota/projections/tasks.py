@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from rota.domain.fold import born, evolve
+from rota.domain.fold import born
 from rota.domain.task import TERMINAL, Task
 
 if TYPE_CHECKING:
@@ -53,12 +53,6 @@ class Tasks:
         if task.finished_at:
             self.ended.append((record.at, task))
         return task
-
-    def on_ended(self, record: Record, task: Task) -> None:
-        """Fold an event that ends its task."""
-        if task.state not in TERMINAL:
-            self.ended.append((record.at, task))
-        evolve(task, record)
 
     def forget(self, now: int) -> None:
         """Drop what ended longer ago than the retention."""

@@ -24,6 +24,7 @@ from rota.eventlog.memory_store import MemoryLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.clock import Clock
     from rota.domain.delivery import DeliveryReport
     from rota.domain.events import Record
     from rota.domain.task import Task
@@ -37,8 +38,9 @@ STEPS_MAX = 100_000
 class Host:
     """A loop that runs when told to."""
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock: Clock = clock
+        self._clock = clock
         self.soon: deque[Callable[[], Any]] = deque()
         self.later: list[tuple[int, int, Handle]] = []
         self.turns = 0
@@ -80,9 +82,9 @@ class Host:
             self.run()
             due = self.due()
             if due is None or due > at_us:
-                self.clock.move_to(at_us)
+                self._clock.move_to(at_us)
                 return
-            self.clock.move_to(due)
+            self._clock.move_to(due)
             heappop(self.later)[2].what()
         msg = "the timers never come to rest"
         raise AssertionError(msg)
@@ -172,16 +174,13 @@ class Bench:
         self.log = MemoryLog()
         self.limits = limits or Limits()
         self.options = options
+        self._clock = ManualClock()
         self._ids = count(1)
-        self._started = False
         self.start()
 
     def start(self) -> None:
         """Start a shard over the log, as after a crash of the one before."""
-        clock = self.host.clock if self._started else None
-        self.host, self.runner, self.courier = Host(), Runner(), Courier()
-        self.host.clock = clock or self.host.clock
-        self._started = True
+        self.host, self.runner, self.courier = Host(self._clock), Runner(), Courier()
         self.shard = Shard(
             self.log,
             self.host,

@@ -236,7 +236,7 @@ WAYS = {"one by one": Run.one_by_one, "in groups": Run.in_groups, "as a batch": 
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(graph=graphs(), seed=st.integers(0, 10**6))
 def test_a_graph_is_run_in_its_order_whatever_happens(way: str, graph: Graph, seed: int) -> None:
     dice = Random(seed)

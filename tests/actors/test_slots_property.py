@@ -126,8 +126,8 @@ def test_nobody_holds_a_slot_and_waits_at_once_in_a_legal_history(
         name = NAMES[type(kind(task, agent_of(task)))]
         if name not in MOVES[state] and name not in NO_MOVE:
             legal.pop()
-    for task in fold(legal).tasks:
-        assert not (task.holds and task.entry)
-        assert task.holds == (task.state in IN_FLIGHT)
-        assert bool(task.entry) == (task.state in WAITING)
-        assert (task.entry > 0) == (task.state == "ready")
+    for each in fold(legal).tasks:
+        assert not (each.holds and each.entry)
+        assert each.holds == (each.state in IN_FLIGHT)
+        assert bool(each.entry) == (each.state in WAITING)
+        assert (each.entry > 0) == (each.state == "ready")

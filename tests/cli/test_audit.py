@@ -104,6 +104,19 @@ def test_replay_lists_tasks(typed, kept, records):
     assert all(task.id in shown for task in state.tasks)
 
 
+def test_replay_tells_what_is_paused(typed, tmp_path):
+    with ServerProcess(tmp_path / "data", args=("--paused",)) as process:
+        client = RotaClient(process.url)
+        client.pause(action="crawl")
+        client.pause(agent="me")
+    words = ("replay", "--data-dir", tmp_path / "data")
+    summary = json.loads(typed(*words, "--json").stdout)
+    assert (summary["paused"], summary["pausedTypes"]) == (["me"], ["crawl"])
+    assert summary["schedulerPaused"] is True
+    shown = typed(*words).stdout
+    assert "paused: me\npaused types: crawl\neverything is paused" in shown
+
+
 def test_replay_of_no_log_says_what_to_give(typed, tmp_path):
     result = typed("replay", "--data-dir", tmp_path / "none")
     assert result.exit_code == 1

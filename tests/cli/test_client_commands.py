@@ -1,4 +1,4 @@
-"""`rota submit | get | list | cancel` against a real server."""
+"""`rota submit | get | list | cancel` against a real server; test_submit.py has submit's options."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_list_filters_and_pages(rota):
     assert "nextCursor" not in whole
     states = ("--state", "succeeded", "--state", "failed")
     assert json.loads(rota("list", "--agent", "l1", *states, "--json").stdout)["count"] == 0
-    assert json.loads(rota("list", "--action", "wait-here", "--json").stdout)["count"] >= 3
+    for option in ("--action", "--type"):
+        assert json.loads(rota("list", option, "wait-here", "--json").stdout)["count"] >= 3
 
 
 def test_list_prints_a_table_and_how_to_go_on(rota):

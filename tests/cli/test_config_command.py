@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 import tomllib
 
-from rota.config import Settings, parse_settings
+import pytest
+
+from rota.cli.settings_help import MEANINGS
+from rota.config import (
+    ExecutorSettings,
+    Settings,
+    TypeSettings,
+    load_settings,
+    parse_settings,
+)
+from rota.presets import PRESETS
 
 SECRET = "a-secret-nobody-may-see"
 FILE = f"""
@@ -34,9 +44,53 @@ def test_defaults_are_a_file_that_changes_nothing(typed):
 def test_every_setting_is_printed(typed):
     printed = typed("config").stdout
     names = Settings().model_dump(mode="json", by_alias=True)
-    for section in ("server", "scheduler", "webhooks"):
+    for section in ("server", "scheduler", "webhooks", "browseros", "browsermanager", "agent"):
         assert f"[{section}]" in printed
         assert all(name in printed for name in names[section])
+
+
+def test_every_setting_has_a_meaning_and_no_meaning_is_stale():
+    known = {f"executors.{name}" for name in aliases_of(ExecutorSettings)}
+    known |= {f"types.{name}" for name in aliases_of(TypeSettings)}
+    for section, values in Settings().model_dump(mode="json", by_alias=True).items():
+        if section not in ("executors", "types", "presets"):
+            known |= {f"{section}.{name}" for name in values}
+    assert set(MEANINGS) == known
+
+
+def aliases_of(model) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_preset_is_printed_as_a_file_that_says_the_same(typed, preset):
+    result = typed("config", "--preset", preset)
+    assert result.exit_code == 0
+    meant = load_settings(None, (preset,)).model_copy(update={"presets": ()})
+    assert parse_settings(tomllib.loads(result.stdout)) == meant
+    assert f"# presets: {preset}, written out below" in result.stdout
+
+
+def test_preset_lies_under_the_file(typed, tmp_path):
+    path = tmp_path / "rota.toml"
+    path.write_text("[types.browser_start]\nmaxConcurrent = 7\n")
+    words = ("config", "--preset", "browsermanager", "--config", path, "--json")
+    kind = json.loads(typed(*words).stdout)["types"]["browser_start"]
+    assert (kind["maxConcurrent"], kind["timeoutMs"]) == (7, 30_000)
+
+
+def test_retry_policies_and_routes_are_printed_as_toml_reads_them(typed, tmp_path):
+    path = tmp_path / "rota.json"
+    retry = {"kind": "fixed", "jitterMs": 0, "retryOn": ['code:"odd"', "timeout"]}
+    settings = {
+        "types": {"crawl": {"executor": "pull", "retry": retry, "onInterrupt": "fail"}},
+        "browsermanager": {"routes": {"/api/crawl": "crawl"}},
+        "browseros": {"retry": {"maxAttempts": 9, "multiplier": 1.5}},
+        "agent": {"maxConcurrentJobs": 3},
+    }
+    path.write_text(json.dumps(settings))
+    printed = typed("config", "--config", path).stdout
+    assert parse_settings(tomllib.loads(printed)) == parse_settings(settings)
 
 
 def test_file_is_printed_with_defaults_beside_and_without_secrets(typed, tmp_path):
@@ -68,6 +122,11 @@ def test_check_says_whether_a_file_is_good(typed, tmp_path):
 
 def test_check_without_a_file_is_wrong_usage(typed):
     assert typed("config", "--check").exit_code == 2
+
+
+def test_server_has_its_own_presets(typed):
+    assert typed("config", "--server", "--preset", "pinchtab").exit_code == 2
+    assert typed("config", "--preset", "nobodys").exit_code == 2
 
 
 def test_server_is_asked_what_is_in_force(rota, server):

@@ -11,13 +11,16 @@ from support.server_process import REPOSITORY
 
 from rota import __version__
 from rota.cli import COMMANDS
+from rota.cli.batches import batch_command
 
-WITH_JSON = sorted(set(COMMANDS) - {"serve"})
+BATCH_COMMANDS = [f"batch {name}" for name in batch_command.commands]
+EVERY = [*COMMANDS, *BATCH_COMMANDS]
+WITH_JSON = sorted({*EVERY} - {"serve", "batch"})
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EVERY)
 def test_help_of_every_command_has_an_example(typed, command):
-    result = typed(command, "--help")
+    result = typed(*command.split(), "--help")
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"rota {command}" in result.output
@@ -25,7 +28,7 @@ def test_help_of_every_command_has_an_example(typed, command):
 
 @pytest.mark.parametrize("command", WITH_JSON)
 def test_every_command_that_prints_data_can_print_json(typed, command):
-    assert "--json" in typed(command, "--help").output
+    assert "--json" in typed(*command.split(), "--help").output
 
 
 def test_help_names_every_command(typed):
@@ -48,8 +51,11 @@ def test_program_starts_as_a_module():
     assert done.stdout == f"rota, version {__version__}\n"
 
 
-def test_asking_a_server_does_not_load_one():
-    code = "import sys, rota.cli.client; print('aiohttp' in sys.modules, 'lmdb' in sys.modules)"
+@pytest.mark.parametrize(
+    "module", ["batches", "client", "figures", "pauses", "submit", "task_logs"]
+)
+def test_asking_a_server_does_not_load_one(module):
+    code = f"import sys, rota.cli.{module}; print(*(n in sys.modules for n in ('aiohttp', 'lmdb')))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

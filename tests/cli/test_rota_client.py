@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 from support.server_process import ServerProcess
 
@@ -30,6 +34,52 @@ def test_refusals_keep_class_code_and_details(client):
     with pytest.raises(Conflict) as conflict:
         client.cancel(task["taskId"])
     assert conflict.value.status == 409
+
+
+def test_more_exact_codes_keep_their_class(client):
+    task = client.submit("wait-here", "codes", taskId="codes-1", dedup={"key": "codes"})["taskId"]
+    assert task == "codes-1"
+    with pytest.raises(Conflict) as taken:
+        client.submit("wait-here", "codes", taskId="codes-1")
+    assert taken.value.code == "id_taken"
+    with pytest.raises(Conflict) as doubled:
+        client.submit("wait-here", "codes", dedup={"key": "codes"})
+    assert (doubled.value.code, doubled.value.details["taskId"]) == ("duplicate", "codes-1")
+
+
+def test_get_can_wait_for_the_end(client):
+    task = client.submit("sleep", "waits", params={"ms": 50})["taskId"]
+    assert client.get(task, wait_s=30)["state"] == "succeeded"
+    open_end = client.submit("wait-here", "waits")["taskId"]
+    assert client.get(open_end, wait_s=0.01)["state"] == "ready"
+    assert client.wait(open_end, 0.01)["state"] == "ready"
+
+
+def test_wait_goes_on_when_the_server_cannot_hold_another_request():
+    answers = {"tsk_1": iter(["ready", "running", "succeeded"])}
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if "waitMs" in self.path:
+                status, body = 503, {"code": "too_many_streams", "error": "too many wait"}
+            else:
+                status, body = 200, {"taskId": "tsk_1", "state": next(answers["tsk_1"])}
+            raw = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as busy:
+        threading.Thread(target=busy.serve_forever).start()
+        try:
+            task = RotaClient(f"http://127.0.0.1:{busy.server_port}").wait("tsk_1", 30)
+        finally:
+            busy.shutdown()
+    assert task["state"] == "succeeded"
 
 
 def test_full_queue_is_retryable(tmp_path):

@@ -93,6 +93,23 @@ def test_bad_configuration_is_refused_by_the_name_of_the_key(tmp_path, config, n
     assert named in refused.output
 
 
+def test_preset_that_there_is_not_is_refused_with_those_there_are(tmp_path):
+    refused = fails_to_start(ServerProcess(tmp_path / "data", args=("--preset", "nobodys")))
+    assert refused.returncode == 2
+    assert "browsermanager" in refused.output
+
+
+def test_presets_lie_under_the_file(tmp_path):
+    config = {"scheduler": {"maxPerKey": 9}}
+    args = ("--preset", "browsermanager", "--preset", "browseros")
+    with ServerProcess(tmp_path / "data", config=config, args=args) as process:
+        settings = RotaClient(process.url).config()
+    assert settings["presets"] == ["browsermanager", "browseros"]
+    assert settings["scheduler"]["maxPerKey"] == 9
+    assert settings["scheduler"]["maxQueueSize"] == 500
+    assert settings["types"]["browser_start"]["maxConcurrent"] == 5
+
+
 def test_folder_that_cannot_be_used_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     refused = fails_to_start(ServerProcess(tmp_path / "file" / "data"))

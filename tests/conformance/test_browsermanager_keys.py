@@ -231,6 +231,8 @@ def test_a_key_survives_a_restart(agents: Agents, agent: Agent) -> None:
     assert agent.ok(start(agent, "running", HELD))["jobId"] == running
     agent.refused(start(agent, "done", {}, more=1), 422)
     assert sorted(agent.listed()) == sorted([done, running])
+    living, replayed = agent.digests()
+    assert living == replayed, "a replay of the whole log holds the same keys"
 
 
 def test_the_window_is_the_same_after_a_restart(agents: Agents, agent: Agent) -> None:

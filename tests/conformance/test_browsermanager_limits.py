@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.http_server import Answer
+
 HELD = {"hold": "it"}
 
 
@@ -64,7 +66,7 @@ def let_go(agents: Agents, agent: Agent, job_ids: list[str]) -> None:
 def test_the_defaults_are_those_of_the_table(agents: Agents) -> None:
     limits = load_settings(None, ("browsermanager",)).limits()
     assert (limits.inflight, limits.queued, limits.per_key) == (20, 500, 3)
-    assert dict(limits.types)["script_run"] == 20
+    assert limits.browsers == 20
     health = agents.start().get("/health").json
     assert (health["queue"]["max_concurrent"], health["browsers"]["max"]) == (20, 20)
 
@@ -282,6 +284,27 @@ def test_a_job_that_waits_for_its_retry_holds_no_place(agents: Agents) -> None:
     other = agent.enqueue("browser_start", profileId="env-1")
     assert agent.finish(other)["status"] == "succeeded"
     assert counts(agents, agent) == (0, 1)
+
+
+def test_a_storm_of_jobs_keeps_within_every_limit(agents: Agents) -> None:
+    agent = agents.start(types={"*": {"retry": SOON}})
+    most = {"browser_start": 5, "browser_stop": 10, "cache_clear_local": 10, "proxy_test": 20}
+    names = list(most)
+
+    def submit(n: int) -> Answer:
+        profile = f"env-{n % 7}"
+        do = [{"drop": True}, {}] if n % 3 == 0 else [{}]
+        body = {"jobType": names[n % 4], "profileId": profile, "payload": {"id": profile, "do": do}}
+        return agent.post("/api/jobs", body)
+
+    made = [agent.ok(answer)["jobId"] for answer in agent.together(submit, 140)]
+    for job_id in made:
+        assert agent.finish(job_id)["status"] == "succeeded"
+    peak = agents.browser.peak
+    assert peak["all"] <= 20
+    assert all(peak[name] <= most[name] for name in most)
+    assert all(peak[f"profile env-{n}"] <= 3 for n in range(7))
+    assert agent.get("/health").json["queue"] == {"queued": 0, "running": 0, "max_concurrent": 20}
 
 
 # -- 7.3 Queue Full Behavior ---------------------------------------------------------------------

@@ -281,6 +281,18 @@ def test_stats_count_the_tasks_by_state(rota: Rota, chat: Chat) -> None:
     }
 
 
+def test_a_submission_that_finds_no_room_is_refused_and_is_no_task(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxPerAgent": 1}})
+    task_id = submit(rota, "wait")
+    answer = rota.post("/tasks", {"instruction": "one too many"})
+    assert (answer.status, answer.code) == (429, "queue_full")
+    assert "retry-after" in answer.headers
+    found = stats(rota)
+    assert (found["total"], found["pending"], found["failed"]) == (1, 1, 0)
+    listed = rota.get("/tasks?view=browseros").json["tasks"]
+    assert [task["taskId"] for task in listed] == [task_id]
+
+
 # -- Concurrency Control -------------------------------------------------------------------------
 
 
@@ -321,6 +333,20 @@ def test_max_concurrent_holds_also_when_the_type_is_configured(serve: Servers, c
     assert stats(rota)["maxConcurrent"] == 1
     completed(rota, *[submit(rota, f"task {n}") for n in range(6)])
     assert chat.peak == 1
+
+
+def test_max_concurrent_can_be_changed_while_the_server_runs(
+    serve: Servers, chat: Chat, tmp_path: Path
+) -> None:
+    rota = Rota(tmp_path / "reloading", with_chat(chat))
+    rota.write_config(rota.config)
+    serve.adopt(rota)
+    hold_the_slot(rota, chat)
+    waiting = submit(rota, "wait")
+    rota.write_config(with_chat(chat, maxConcurrent=2))
+    assert rota.post("/v1/config/reload").status == 200
+    completed(rota, waiting)
+    assert stats(rota)["maxConcurrent"] == 2
 
 
 def test_submission_does_not_wait_for_completion(rota: Rota, chat: Chat) -> None:
@@ -456,6 +482,14 @@ def test_an_own_id_that_is_also_a_path_is_refused_or_can_be_found(rota: Rota, ow
         assert answer.status == 400, json.dumps(answer.json)
 
 
+def test_an_own_id_that_looks_like_a_ref_is_refused_or_can_be_depended_on(rota: Rota) -> None:
+    answer = rota.post("/tasks", {"instruction": "first", "taskId": "ref:first"})
+    if answer.status == 201:
+        completed(rota, submit(rota, "then", dependsOn=["ref:first"]))
+    else:
+        assert answer.status == 400
+
+
 # -- retry by hand -------------------------------------------------------------------------------
 
 
@@ -489,3 +523,28 @@ def test_only_a_failed_task_can_be_retried(rota: Rota, chat: Chat) -> None:
         assert answer.json["details"] == {"taskId": task_id, "state": before}
         assert rota.task(task_id)["state"] == before
     assert rota.post("/tasks/tsk_nobody/retry").status == 404
+
+
+# -- what looks odd and is allowed ---------------------------------------------------------------
+
+
+def test_the_largest_values_there_are(rota: Rota) -> None:
+    policy = {"maxRetries": 99, "backoffMs": 24 * 3600 * 1000, "backoffMultiplier": 100}
+    task_id = submit(rota, "look", retryPolicy=policy, timeoutMs=600_000, taskId="x" * 100)
+    completed(rota, task_id)
+    assert rota.task(task_id)["retryPolicy"] == policy
+
+
+def test_a_thousand_dependencies(rota: Rota) -> None:
+    task_id = submit(rota, "look", dependsOn=[f"task-{n}" for n in range(1000)])
+    assert len(rota.task(task_id)["waitingFor"]) == 1000
+    assert rota.request("DELETE", f"/tasks/{task_id}").status == 200
+
+
+def test_fields_that_the_document_does_not_know_are_ignored(rota: Rota) -> None:
+    completed(rota, submit(rota, "look", mood="good", deadline=5))
+
+
+def test_nulls_are_as_good_as_nothing(rota: Rota) -> None:
+    names = ("taskId", "retryPolicy", "timeoutMs", "webhookUrl", "llmConfig")
+    completed(rota, submit(rota, "look", **dict.fromkeys(names)))

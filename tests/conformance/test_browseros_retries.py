@@ -262,12 +262,14 @@ def test_step_4_a_retry_is_dequeued_by_priority_then_creation_time(
     serve: Servers, chat: Chat, priority: str
 ) -> None:
     rota = serve(with_chat(chat))
-    chat.on("old", Status(500))
+    chat.on("old", Hold("all are there"), Status(500))
     chat.on("old", event("better"))
     chat.on("block", Hold("block"), event("done"))
     old = submit(rota, "old", priority=priority, retryPolicy=QUICK)
+    chat.wait_for(1)
     block = submit(rota, "block", priority="critical")
     new = submit(rota, "new")
+    chat.release("all are there")
     until(lambda: "block" in chat.messages(), what="the slot is taken")
     until(lambda: "task_released" in rota.kinds(old), what="the retry is ready")
     chat.release("block")

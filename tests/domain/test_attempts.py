@@ -51,7 +51,7 @@ BAD = Outcome(ok=False, code="http_500", error="HTTP 500", details={"status": 50
 CRASH = "server restarted"
 NOW = START_US + 60_000_000
 RUN = (assigned(), started(), interrupted())
-ENDED = {
+ENDED: dict[str, tuple[e.Event, ...]] = {
     "succeeded": (submitted(), assigned(), started(), succeeded()),
     "failed": (submitted(), assigned(), started(), failed()),
     "cancelled": (submitted(), assigned(), started(), cancelled(was="running")),

@@ -24,9 +24,10 @@ def owed(tries: int = 0) -> Delivery:
     return delivery
 
 
-def pause_s(tries: int, **report: float) -> float:
+def pause_s(tries: int, retry_after_s: float | None = None) -> float:
     """Decide on one more failed try; give the pause until the next."""
-    decided = decide_delivery(owed(tries), DeliveryReport(False, 500, "x", **report), 99, NOW)
+    report = DeliveryReport(False, 500, "x", retry_after_s)
+    decided = decide_delivery(owed(tries), report, 99, NOW)
     assert isinstance(decided, e.DeliveryFailed)
     assert decided.number == tries + 1
     return (decided.next_at - NOW) / SECOND_US

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rota.domain import dispatch, ordering
 from rota.domain import events as e
 from rota.domain.attempts import decide_assignment, decide_preemption
 from rota.domain.commands import PULL, Limits
@@ -342,6 +343,20 @@ def test_turns_choose_what_a_look_at_everything_chooses(pick: Random, moves: int
 
 @pytest.mark.parametrize("seed", range(150))
 def test_turns_agree_with_the_reference_over_long_histories(seed: int) -> None:
+    pick = Random(seed)
+    bench = Bench(draw_limits(pick))
+    play(bench, pick, 200)
+    bench.assign_all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_turns_that_tidy_up_at_every_chance_choose_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of stale heads and known groups is for speed alone."""
+    monkeypatch.setattr(dispatch, "_SLACK", 0)
+    monkeypatch.setattr(dispatch, "_GROUPS_KEPT", 1)
+    monkeypatch.setattr(ordering, "_SLACK", 0)
     pick = Random(seed)
     bench = Bench(draw_limits(pick))
     play(bench, pick, 200)

@@ -364,7 +364,7 @@ def test_a_task_comes_back_from_its_row() -> None:
 
 
 def test_a_task_with_a_plan_and_notes_comes_back_from_a_snapshot() -> None:
-    plan = {"key": "k", "batch": "b", "parallelism": 2, "retry": {"max_attempts": 3}}
+    plan: dict[str, Any] = {"key": "k", "batch": "b", "parallelism": 2, "retry": {"base_ms": 3}}
     task = born(e.Record(1, START_US, submitted(waits=["y", "x"], depends={"y": "y"}, **plan)))
     evolve(task, e.Record(2, START_US, SAMPLES["task_logged"]))
     again = Task.from_row(orjson.loads(orjson.dumps(task.to_row())))

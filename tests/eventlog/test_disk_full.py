@@ -24,6 +24,7 @@ from rota.actors.system import Shard
 from rota.clock import SystemClock
 from rota.domain.commands import Limits, SubmitTask
 from rota.errors import LogUnusable, StorageUnavailable
+from rota.eventlog.committer import CommitFailed
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.replay import replay
 from rota.executors.runner import AsyncRunner
@@ -79,7 +80,8 @@ def build(log: Any, **options: Any) -> Shard:
     """Make a shard on the running loop."""
     host = AsyncioHost(SystemClock())
     runner = AsyncRunner({})
-    return Shard(log, host, limits=ROOM, line=ThreadLine, runner=runner, courier=None, **options)
+    courier: Any = None
+    return Shard(log, host, limits=ROOM, line=ThreadLine, runner=runner, courier=courier, **options)
 
 
 # -- a real full disk ----------------------------------------------------------------------------
@@ -313,7 +315,7 @@ def test_a_request_that_arrives_with_the_failure_is_answered_too(tmp_path: Path)
         await until(lambda: shard.journal.durable_seq > 0, "it started")
         answer = Answer()
         shard.admission.tell(m.SubmitTasks((SubmitTask("a1", "echo", "builtin"),), answer))
-        shard.on_report(system.CommitFailed(LogUnusable("No space left on device")))
+        shard.on_report(CommitFailed(LogUnusable("No space left on device")))
         with pytest.raises(StorageUnavailable):
             await asyncio.wait_for(answer.future, 2)
         shard.close()

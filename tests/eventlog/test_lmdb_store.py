@@ -267,7 +267,7 @@ def test_a_replay_and_a_start_stop_at_the_broken_record(tmp_path: Path, seq: int
     write_log(folder, records)
     with open_raw(folder) as env, env.begin(write=True) as txn:
         db = env.open_db(b"events", txn=txn)
-        value = bytearray(txn.get(SEQ.pack(seq), db=db))
+        value = bytearray(txn.get(SEQ.pack(seq), db=db) or b"")
         value[-3] ^= 4
         txn.put(SEQ.pack(seq), bytes(value), db=db)
     log = LmdbLog(folder)
@@ -283,7 +283,7 @@ def test_a_broken_record_is_told_to_whoever_reads_its_task(tmp_path: Path) -> No
     write_log(folder, batch(5))
     with open_raw(folder) as env, env.begin(write=True) as txn:
         db = env.open_db(b"events", txn=txn)
-        value = bytearray(txn.get(SEQ.pack(3), db=db))
+        value = bytearray(txn.get(SEQ.pack(3), db=db) or b"")
         value[-3] ^= 4
         txn.put(SEQ.pack(3), bytes(value), db=db)
     log = LmdbLog(folder)
@@ -314,8 +314,8 @@ def test_two_records_that_changed_places_are_located(tmp_path: Path) -> None:
     with open_raw(folder) as env, env.begin(write=True) as txn:
         db = env.open_db(b"events", txn=txn)
         four, five = txn.get(SEQ.pack(4), db=db), txn.get(SEQ.pack(5), db=db)
-        txn.put(SEQ.pack(4), five, db=db)
-        txn.put(SEQ.pack(5), four, db=db)
+        txn.put(SEQ.pack(4), five or b"", db=db)
+        txn.put(SEQ.pack(5), four or b"", db=db)
     log = LmdbLog(folder)
     assert seqs_until_broken(log)[1] == 4
     log.close()
@@ -371,7 +371,7 @@ def test_a_truncated_snapshot_is_left_out_and_an_older_one_used(tmp_path: Path, 
     _, digest = _with_snapshots(folder)
     with open_raw(folder) as env, env.begin(write=True) as txn:
         db = env.open_db(b"snapshots", txn=txn)
-        txn.put(SEQ.pack(150), txn.get(SEQ.pack(150), db=db)[:kept], db=db)
+        txn.put(SEQ.pack(150), (txn.get(SEQ.pack(150), db=db) or b"")[:kept], db=db)
     log = LmdbLog(folder)
     assert [s.seq for s in log.load_snapshots()] == [100]
     state = rebuild(log)
@@ -386,7 +386,7 @@ def test_flipped_bits_in_snapshots_are_noticed_wherever_they_are(tmp_path: Path)
     for _ in range(30):
         with open_raw(folder) as env, env.begin(write=True) as txn:
             db = env.open_db(b"snapshots", txn=txn)
-            good = txn.get(SEQ.pack(150), db=db)
+            good = txn.get(SEQ.pack(150), db=db) or b""
             bad = bytearray(good)
             bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
             txn.put(SEQ.pack(150), bytes(bad), db=db)

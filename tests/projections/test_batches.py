@@ -91,7 +91,7 @@ def test_a_task_that_lives_again_reopens_its_batch() -> None:
     state = fold(records_of([*ALL_ENDED, FINISHED, revived("t2")]))
     batch = state.batches.by_id["b1"]
     assert (batch.finished_at, batch.left, batch.fates["failed"]) == (0, 1, 0)
-    again = [assigned("t2", attempt=2), succeeded("t2", attempt=2)]
+    again: list[e.Event] = [assigned("t2", attempt=2), succeeded("t2", attempt=2)]
     fold(records_of(again, after=state.seq, at=state.at), state)
     assert state.batches.unfinished() == ["b1"]
     assert batch.fates == {"succeeded": 2, "failed": 0, "cancelled": 1}

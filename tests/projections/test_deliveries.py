@@ -48,7 +48,7 @@ def test_an_end_that_comes_twice_owes_one_callback() -> None:
 
 
 def test_a_failed_try_is_counted_and_sets_the_next() -> None:
-    events = [ASKED, assigned(), succeeded()]
+    events: list[e.Event] = [ASKED, assigned(), succeeded()]
     events.append(e.DeliveryFailed("t1", "a1", "dlv_3_t1", 1, 500, "x", START_US + 99))
     state = fold(records_of(events))
     delivery = state.deliveries.pending["t1"]

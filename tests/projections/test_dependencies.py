@@ -68,7 +68,8 @@ def test_a_child_is_due_when_the_last_of_its_parents_has_succeeded() -> None:
     assert (edges(state), state.dependencies.due) == ({}, {"c": ""})
     assert state.tasks.by_id["c"].state is BLOCKED
     then(state, released("c"))
-    assert (state.dependencies.due, state.tasks.by_id["c"].waits) == ({}, None)
+    assert state.dependencies.due == {}
+    assert state.tasks.by_id["c"].waits is None
 
 
 def test_a_parent_that_comes_after_its_child_counts_too() -> None:

@@ -31,10 +31,24 @@ from rota.projections.control import limits_to
 from rota.projections.state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.domain.events import Event
 
 ECHO = lane_of("builtin", "echo")
 RUNNING = (submitted(), assigned(), started())
+ANYTHING: list[Callable[[str, str], Event]] = [
+    assigned,
+    started,
+    succeeded,
+    failed,
+    cancelled,
+    expired,
+    interrupted,
+    attempt_failed,
+    released,
+    revived,
+]
 ENDS: dict[str, Event] = {
     "succeeded": succeeded(),
     "failed": failed(),
@@ -122,20 +136,7 @@ def test_no_order_of_events_whatever_makes_a_slot_or_a_place_leak(seed: int) -> 
     state = fold(records_of([submitted(f"t{n}", f"a{n % 2}") for n in range(4)]))
     for seq in range(5, 200):
         n = dice.randrange(4)
-        make = dice.choice(
-            [
-                assigned,
-                started,
-                succeeded,
-                failed,
-                cancelled,
-                expired,
-                interrupted,
-                attempt_failed,
-                released,
-                revived,
-            ]
-        )
+        make = dice.choice(ANYTHING)
         state.apply(e.Record(seq, START_US + seq, make(f"t{n}", f"a{n % 2}")))
         holding = [task for task in state.tasks if task.holds]
         assert state.slots.total == len(holding) == sum(state.slots.by_agent().values())
@@ -225,9 +226,9 @@ def order(state: State) -> list[str]:
     return [task.id for task in state.backlog.orders["a1"].lanes[ECHO]]
 
 
-def configured(state: State, **limits: int) -> None:
+def configured(state: State, *, aging_ms: int) -> None:
     """Change the limits."""
-    settings = limits_to(Limits(queued=10_000)._replace(**limits))
+    settings = limits_to(Limits(queued=10_000, aging_ms=aging_ms))
     event = e.ConfigChanged(settings, ["agingMs"], "test")
     state.apply(e.Record(state.seq + 1, state.at, event))
 

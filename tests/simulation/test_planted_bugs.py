@@ -80,10 +80,10 @@ def a_slot_is_freed_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_result_beats_a_cancel(patch: pytest.MonkeyPatch) -> None:
-    def lenient(task: Any, attempt: int, token: int, outcome: Any) -> e.Event:
+    def lenient(task: Any, attempt: int, token: int, outcome: Any, *more: Any) -> e.Event:
         if task.token == token and task.state == "cancelled" and outcome.ok:
             return e.TaskSucceeded(task.id, task.agent, attempt, outcome.result)
-        return decide_result(task, attempt, token, outcome)
+        return decide_result(task, attempt, token, outcome, *more)
 
     patch.setattr(worker_pool, "decide_result", lenient)
 
@@ -92,7 +92,7 @@ def a_stale_result_is_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         worker_pool,
         "decide_result",
-        lambda task, attempt, _token, outcome: (
+        lambda task, attempt, _token, outcome, *_more: (
             e.TaskSucceeded(task.id, task.agent, attempt)
             if outcome.ok
             else e.TaskFailed(task.id, task.agent, attempt, "", "")
@@ -102,16 +102,16 @@ def a_stale_result_is_accepted(patch: pytest.MonkeyPatch) -> None:
 
 def the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
     def push(self: LaneOrder, task: Any) -> None:
-        heappush(self._heap, (task.priority, -task.created_seq, task.entry, task))
+        heappush(self._heap, (task.rank, -task.created_seq, task.entry, task))
         self.live += 1
 
     patch.setattr(LaneOrder, "push", push)
 
 
 def admission_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    def generous(waiting: Any, limits: Any, command: Any, task_id: str) -> e.Event:
+    def generous(waiting: Any, limits: Any, *args: Any, **more: Any) -> e.Event:
         limits = limits._replace(queued_per_agent=limits.queued_per_agent + 1)
-        return decide_submission(waiting, limits, command, task_id)
+        return decide_submission(waiting, limits, *args, **more)
 
     patch.setattr(admission, "decide_submission", generous)
 
@@ -169,7 +169,7 @@ def a_paused_agent_is_served(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Turns,
         "_held",
-        lambda self, agent: self._slots.of_agent(agent) >= self._limits.inflight_per_agent,
+        lambda self, agent: self._slots.of_agent(agent) >= self.limits.inflight_per_agent,
     )
 
 

@@ -463,7 +463,7 @@ class _Play:
     def _item(self, n: int) -> SubmitTask:
         """An item that depends on some of those before it, by index or by ref."""
         dice = self._dice
-        before: list[str | int] = [dice.choice([at, f"ref:item-{at}"]) for at in range(n)]
+        before = [dice.choice((at, f"ref:item-{at}")) for at in range(n)]
         inside = dice.sample(before, dice.randrange(n + 1)) if n else []
         command = self.command()._replace(ref=f"item-{n}", by="")
         outside = command.depends if dice.random() < 0.3 else ()

@@ -183,10 +183,11 @@ class Clients:
         """Give a task another life, mostly one that has failed."""
         world, rng = self._world, self._rng
         recent = self._recent(40)
-        failed = [each for each in recent if world.model.state_of(each) == "failed"]
         if not recent:
             return
-        task = world.model.tasks[rng.choice(failed or recent)]
+        failed = [each for each in recent if world.model.state_of(each) == "failed"]
+        keyed = [each for each in failed if world.model.tasks[each].event.dedup is not None]
+        task = world.model.tasks[rng.choice(keyed or failed or recent)]
         world.trace("revive %s", task.id)
         reply = self._reply("revive", lambda name: world.acknowledged(name, "task_revived"))
         world.shard.queue(task.agent).tell(m.ReviveTask(task.id, "sim", reply))

@@ -151,6 +151,7 @@ class Model:
         self.keys: Keys = rules[Keys]
         self._rules = list(rules.values())
         self._hooks = {kind: self._hooks_of(f"on_{kind}") for kind in (*KINDS.values(), "end")}
+        self._at_rest = self._hooks_of("at_rest")
 
     def _hooks_of(self, name: str) -> list[Callable[..., None]]:
         return [getattr(rule, name) for rule in self._rules if hasattr(rule, name)]
@@ -504,7 +505,7 @@ class Model:
         swap = self.swap()
         if swap is not None:
             self.violated(f"{swap[0].id} could take the place of {swap[1].id}, and does not")
-        for hook in self._hooks_of("at_rest"):
+        for hook in self._at_rest:
             hook()
 
     def overdue(self, now: int) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 MOVES_MIN, MOVES_MAX = 200, 1000
 REST_MOVES_MAX = 60_000
+VIOLATIONS_MAX = 1000
 DAY_US = 25 * 3600 * 1_000_000
 S = 1_000_000
 SMALL = (
@@ -62,6 +63,10 @@ class ViolationError(AssertionError):
         )
         self.seed = seed
         self.sentence = sentence
+
+
+class EnoughError(BaseException):
+    """So much is broken that the run must end at once, also out of an endless loop."""
 
 
 class Outcome(NamedTuple):
@@ -122,7 +127,7 @@ class World:
             "wide_batch": 0.2 if self.work.is_wide else 0,
             "cancel": rng.choice((0, 0.3, 1.5)),
             "cancel_batch": rng.choice((0, 0.2)),
-            "revive": rng.choice((0, 0, 0.3, 1)),
+            "revive": rng.choice((0, 0.3, 1.5)),
             "note": rng.choice((0, 0.5)) if odds["notes"] else 0,
             "pause": rng.choice((0, 0, 0.3, 0.6)),
             "limits": rng.choice((0, 0, 0.3)),
@@ -140,9 +145,12 @@ class World:
 
     def violated(self, sentence: str) -> None:
         """Keep the first broken promise; the run ends with it."""
+        self.counts["violation"] += 1
         if self.violation is None:
             self.trace("VIOLATION: %s", sentence)
             self.violation = ViolationError(self.seed, sentence)
+        elif self.counts["violation"] > VIOLATIONS_MAX:
+            raise EnoughError
 
     def after(self, delay_us: int, what: Callable[[], None]) -> None:
         """Let something happen outside, later."""
@@ -496,6 +504,9 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
         faults.world = world
         try:
             return world.run()
+        except EnoughError:
+            assert world.violation is not None
+            raise world.violation from None
         except ViolationError:
             raise
         except Exception as error:

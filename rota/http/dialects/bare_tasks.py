@@ -54,7 +54,14 @@ async def submit_batch(call: Call) -> Any:
 async def list_all(call: Call) -> Any:
     """GET /tasks."""
     words = browseros.NATIVE if call.query("view") == browseros.NAME else STATES
-    return await answer_list(call, words, view, rows=LIST_ROWS_MAX, rows_max=LIST_ROWS_MAX)
+    return await answer_list(
+        call,
+        words,
+        view,
+        rows=LIST_ROWS_MAX,
+        rows_max=LIST_ROWS_MAX,
+        hide_rejected=frozenset({browseros.NAME}),
+    )
 
 
 async def get_one(call: Call) -> Any:

@@ -43,7 +43,8 @@ STATES = {
     TaskState.REJECTED: "failed",
 }
 NATIVE = {
-    word: frozenset(s for s, w in STATES.items() if w == word) for word in set(STATES.values())
+    word: frozenset(s for s, w in STATES.items() if w == word) - {TaskState.REJECTED}
+    for word in set(STATES.values())
 }
 QUEUE_FULL = -1403
 CODES = {
@@ -176,20 +177,19 @@ def _command(
 async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any) -> Any:
     await call.check_callback(command.callback)
     answer = await admitted(call, keyed(call, command, given, raw))
-    data: dict[str, Any] = {"jobId": answer.task, "status": STATES[TaskState(answer.state)]}
-    if answer.known:
-        task = call.bridge.task(answer.task)
-        if task.result is not None:
-            data["result"] = task.result
-        data[answer.known] = True
-    return _ok(call, data)
+    if not answer.known:
+        status = STATES[TaskState(answer.state)]
+        return _ok(call, {"jobId": answer.task, "status": status})
+    known = await call.bridge.durable(lambda: view(call.bridge.task(answer.task)))
+    data = {name: known[name] for name in ("jobId", "status", "result") if name in known}
+    return _ok(call, {**data, answer.known: True})
 
 
 async def submit_by_path(call: Call) -> Any:
     """POST to a configured path: the path says the type, the body is the payload."""
     raw = await call.parsed()
     body = call.validate(EnvBody, raw)
-    job_type = call.bridge.settings.browsermanager.routes[call.route]
+    job_type = call.bridge.settings.browsermanager.routes[call.path]
     payload = {k: v for k, v in raw.items() if k not in ("idempotencyKey", "callbackUrl")}
     command = _command(call, body, job_type, body.profileId or body.id, payload)
     return await _enqueue(call, command, body.idempotencyKey, raw)
@@ -210,7 +210,12 @@ async def submit(call: Call) -> Any:
 async def list_all(call: Call) -> Any:
     """GET /api/jobs: the newest first, a page at a time."""
     tasks, cursor = await list_tasks(
-        call, NATIVE, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX, dialect=NAME
+        call,
+        NATIVE,
+        rows=PAGE_ROWS,
+        rows_max=PAGE_ROWS_MAX,
+        dialect=NAME,
+        hide_rejected=frozenset({NAME}),
     )
     data: dict[str, Any] = {
         "jobs": await call.bridge.durable(lambda: [view(task) for task in tasks]),

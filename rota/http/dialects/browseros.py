@@ -48,7 +48,8 @@ STATES = {
     TaskState.REJECTED: "failed",
 }
 NATIVE = {
-    word: frozenset(s for s, w in STATES.items() if w == word) for word in set(STATES.values())
+    word: frozenset(s for s, w in STATES.items() if w == word) - {TaskState.REJECTED}
+    for word in set(STATES.values())
 }
 WORDS = {0: "critical", 1: "high", 2: "normal", 3: "low"}
 EVENTS: dict[type[Any], str] = {
@@ -311,7 +312,7 @@ async def stats(call: Call) -> Any:
     counts = dict.fromkeys(dict.fromkeys(STATES.values()), 0)
     total = 0
     for at, task in enumerate(list(call.bridge.shard.state.tasks)):
-        if task.dialect == NAME:
+        if task.dialect == NAME and task.state is not TaskState.REJECTED:
             counts[STATES[task.state]] += 1
             total += 1
         if at % SLICE_TASKS == SLICE_TASKS - 1:

@@ -65,6 +65,7 @@ async def _push(
     changed: asyncio.Event,
     listening: asyncio.Future[None],
 ) -> None:
+    await call.bridge.durable(lambda: None)  # what the watch has seen is in the log now
     task, seen = _replay(call, job_id)
     await _send(socket, "job.snapshot", task, seen, None)
     while task.state not in TERMINAL and not call.app.closing and not listening.done():

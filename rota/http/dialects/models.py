@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, RootModel, StringConstraints
 
 from rota.config import (
     BROWSEROS_BATCH_MAX,
@@ -94,6 +94,14 @@ class BrowserOSBatch(DialectBody):
     parallelism: int | None = Field(None, ge=1, le=BROWSEROS_PARALLELISM_MAX)
     webhookUrl: Url | None = Field(None, description="told once, when all have ended")
     idempotencyKey: Key | None = None
+
+
+class BareBody(RootModel[PinchTabBody | BrowserOSBody]):
+    """POST /tasks: with `instruction` it is BrowserOS's."""
+
+
+class BareBatch(RootModel[PinchTabBatch | BrowserOSBatch]):
+    """POST /tasks/batch: with `instruction` in its tasks it is BrowserOS's."""
 
 
 class JobFields(DialectBody):

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.clock import rfc3339
-from rota.config import BROWSER_TYPES
+from rota.domain.commands import BROWSERS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 async def health(call: Call) -> Any:
     """GET /health."""
     shard = call.bridge.shard
+    limits = shard.state.control.limits
     now = call.now()
     body: dict[str, Any] = {"status": "degraded" if shard.degraded else "ok"}
     if shard.degraded:
@@ -34,12 +35,11 @@ async def health(call: Call) -> Any:
         "queue": {
             "queued": shard.state.backlog.total,
             "running": shard.state.slots.total,
-            "max_concurrent": shard.state.control.limits.inflight,
+            "max_concurrent": limits.inflight,
         },
         "browsers": {
-            "active": sum(shard.state.slots.of_limit(f"type:{name}") for name in BROWSER_TYPES),
-            "max": call.app.settings.agent.max_concurrent_browsers
-            or shard.state.control.limits.inflight,
+            "active": shard.state.slots.of_limit(BROWSERS_LIMIT),
+            "max": limits.browsers or limits.inflight,
         },
         "db": "unavailable" if shard.degraded else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
