@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rota.actors.runtime import Runtime
     from rota.domain.commands import SubmitBatch, SubmitTask
     from rota.domain.dependencies import Prospects
+    from rota.domain.task import Task
 
 
 class AdmissionActor(CooperativeActor):
@@ -123,7 +124,11 @@ class AdmissionActor(CooperativeActor):
             }
             return m.Refused(event.task, record.at, event.code, event.error, details)
         assert type(event) is e.TaskSubmitted
-        self._replace(command, task_id)
+        replaced = self._replace(command, task_id)
+        if replaced is not None:
+            event = event._replace(position=state.backlog.total + 1)
+            if prospects is not None and replaced.id in prospects.waits:
+                prospects = prospects._replace(doomed_by=replaced)
         record = self._journal.record(event, by=command.by)
         self._doom(task_id, prospects)
         state_word = first_state(event, record.at).value
@@ -154,16 +159,18 @@ class AdmissionActor(CooperativeActor):
             raise Unprocessable("this idempotency key was used for a batch")
         return m.Admitted(task.id, task.position, task.created_at, task.state.value, known)
 
-    def _replace(self, command: SubmitTask, task_id: str) -> None:
-        """Cancel the active task that a new one replaces."""
+    def _replace(self, command: SubmitTask, task_id: str) -> Task | None:
+        """Cancel the active task that a new one replaces, and give it."""
         if command.dedup is None or command.dedup.mode != "replace":
-            return
+            return None
         name = keys.dedup(command.by, command.dedup.key)
         held = self._journal.state.keys.find(name, self._journal.now())
         old = self._journal.state.tasks.get(held.subject) if held is not None else None
-        if old is not None and old.state not in TERMINAL:
-            event = decide_cancel(old, f"replaced by {task_id}", "replaced")
-            self._journal.record(event, by=command.by)
+        if old is None or old.state in TERMINAL:
+            return None
+        event = decide_cancel(old, f"replaced by {task_id}", "replaced")
+        self._journal.record(event, by=command.by)
+        return old
 
     def _doom(self, task_id: str, prospects: Prospects | None) -> None:
         """Cancel a task at once that waits for one which has failed or was cancelled."""
@@ -171,7 +178,7 @@ class AdmissionActor(CooperativeActor):
             return
         task = self._journal.state.tasks.get(task_id)
         if task is not None and task.state not in TERMINAL:
-            reason = doom_reason(prospects.doomed_by.id, prospects.doomed_by)
+            reason = doom_reason(prospects.doomed_by)
             self._journal.record(decide_cancel(task, reason, "dependency_failed"))
 
     def _id_for(self, command: SubmitTask) -> str:

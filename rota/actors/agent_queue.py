@@ -32,6 +32,7 @@ from rota.domain.attempts import (
     decide_revival,
 )
 from rota.domain.commands import PULL
+from rota.domain.dependencies import decide_dependencies
 from rota.domain.events import AgentPaused, AgentResumed
 from rota.errors import NotFound, QueueFull, RequestError
 
@@ -50,13 +51,19 @@ class QueueActor(CooperativeActor):
     """Keeps one agent's queue."""
 
     def __init__(
-        self, runtime: Runtime, journal: Journal, agent: str, dispatcher: ActorRef[Any]
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        agent: str,
+        dispatcher: ActorRef[Any],
+        find_task: Callable[[str], Task | None],
     ) -> None:
-        """Keep the queue of `agent`."""
+        """Keep the queue of `agent`; `find_task` finds also tasks that have left memory."""
         super().__init__(runtime)
         self._journal = journal
         self._agent = agent
         self._dispatcher = dispatcher
+        self._find_task = find_task
 
     def on_receive(self, message: Any) -> None:
         """Keep the order, and end what must end."""
@@ -106,8 +113,10 @@ class QueueActor(CooperativeActor):
         self._journal.answer(message.reply, task.id)
 
     def _revival(self, task: Task) -> Event:
-        event = decide_revival(task)
         state = self._journal.state
+        depends = task.plan.depends if task.plan is not None else None
+        prospects = decide_dependencies(depends or {}, "wait", self._find_task)
+        event = decide_revival(task, prospects, self._journal.now())
         full = why_full(state.backlog, state.control.limits, (task.agent,))
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from rota.actors.messages import SettleDependents
 from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import decide_cancel, decide_release
-from rota.domain.dependencies import doom_reason
 from rota.domain.task import BLOCKED
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ class DependencyActor(CooperativeActor):
             return
         due = self._journal.state.dependencies.due
         before = self._journal.state.seq
-        for task_id, parent in list(islice(due.items(), SLICE_TASKS)):
-            event = self._settle(task_id, parent)
+        for task_id, reason in list(islice(due.items(), SLICE_TASKS)):
+            event = self._settle(task_id, reason)
             if event is not None:
                 self._journal.record(event)
         if due and self._journal.state.seq > before:
@@ -65,12 +64,10 @@ class DependencyActor(CooperativeActor):
         if not self.stopped:
             self.actor_ref.tell(SettleDependents())
 
-    def _settle(self, task_id: str, parent: str) -> Event | None:
-        state = self._journal.state
-        task = state.tasks.get(task_id)
+    def _settle(self, task_id: str, reason: str) -> Event | None:
+        task = self._journal.state.tasks.get(task_id)
         if task is None or task.state is not BLOCKED:
             return None
-        if not parent:
+        if not reason:
             return decide_release(task, self._journal.now())
-        reason = doom_reason(parent, state.tasks.get(parent))
         return decide_cancel(task, reason, "dependency_failed")

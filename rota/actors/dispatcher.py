@@ -21,13 +21,11 @@ from rota.actors.messages import (
 from rota.actors.runtime import CooperativeActor
 from rota.domain import events as e
 from rota.domain.attempts import decide_assignment, decide_preemption
-from rota.domain.commands import PULL
 from rota.domain.dispatch import Turns
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.task import Lane
 
 
 class DispatcherActor(CooperativeActor):
@@ -71,8 +69,7 @@ class DispatcherActor(CooperativeActor):
         elif kind is PauseScheduler:
             self._pause_scheduler(message)
         self._dispatch()
-        if kind is HeadChanged:
-            self._preempt(message.agent, message.lane)
+        self._preempt()
 
     def _dispatch(self) -> None:
         if self._turns.limits is not self._journal.state.control.limits:
@@ -83,26 +80,21 @@ class DispatcherActor(CooperativeActor):
             turns.taken(task)
 
     def _may_dispatch(self) -> bool:
-        return not self._draining and self._journal.state.control.stopped is None
+        journal = self._journal
+        is_paused = journal.state.control.stopped is not None
+        return not (self._draining or is_paused or journal.failure is not None)
 
-    def _preempt(self, agent: str, lane: Lane) -> None:
-        """Let the first of a lane take a less urgent task's place, if it may and must."""
+    def _preempt(self) -> None:
+        """Let tasks that may, and must, take the places of less urgent ones."""
         state = self._journal.state
-        while self._may_dispatch():
-            order = state.backlog.orders.get(agent)
-            task = order.head(lane) if order is not None else None
-            if task is None or task.plan is None or not task.plan.preempt or lane[0] == PULL:
-                return
-            held_by = self._turns.one_short(task)
-            if held_by is None:
-                return
-            swap = decide_preemption(task, held_by, state.slots.held_by(agent))
-            if swap is None:
-                return
-            victim = state.tasks.by_id[swap[0].task]
-            self._journal.record(*swap, cause=task.created_seq)
-            self._turns.freed(agent, victim.lane)
-            self._turns.taken(task)
+        while self._may_dispatch() and (found := self._turns.next_urgent()) is not None:
+            task, held_by = found
+            swap = decide_preemption(task, held_by, state.slots.held_by(task.agent))
+            if swap is not None:
+                victim = state.tasks.by_id[swap[0].task]
+                self._journal.record(*swap, cause=task.created_seq)
+                self._turns.freed(task.agent, victim.lane)
+                self._turns.taken(task)
 
     def _pause_type(self, message: PauseType) -> None:
         name = message.type

@@ -279,15 +279,17 @@ class SettleDependents(NamedTuple):
 
 
 class DeliverCallback(NamedTuple):
-    """Deliver the task's callback now; the task's end is durable."""
+    """Deliver a task's or batch's callback now; the end that it tells of is durable."""
 
     task: str
+    delivery: str
 
 
 class CallbackReported(NamedTuple):
     """A try to deliver has ended."""
 
     task: str
+    delivery: str
     report: DeliveryReport
 
 

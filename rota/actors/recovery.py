@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, evolve
-from rota.eventlog.codec import decode
-from rota.eventlog.replay import replay
+from rota.eventlog.replay import replay, replay_task
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
 def task_from_log(log: EventLog, task_id: str) -> Task | None:
     """Rebuild one task from its own records, for those that have left memory."""
     task: Task | None = None
-    for item in log.read_task(task_id):
-        record = decode(item.body)
+    for record in replay_task(log, task_id):
         if task is None:
             if not isinstance(record.event, BIRTHS):
                 return None  # a batch's id
@@ -92,8 +90,7 @@ def task_from_log(log: EventLog, task_id: str) -> Task | None:
 def batch_from_log(log: EventLog, batch_id: str) -> Batch | None:
     """Rebuild a finished batch from its own records, for those that have left memory."""
     batch: Batch | None = None
-    for item in log.read_task(batch_id):
-        record = decode(item.body)
+    for record in replay_task(log, batch_id):
         event = record.event
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.actors import messages as m
 from rota.domain import events as e
+from rota.domain.delivery import delivery_id
 from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL, WAITING
 
 if TYPE_CHECKING:
@@ -81,13 +82,16 @@ class Routes:
 
     def _submitted(self, record: Record) -> None:
         event: e.TaskSubmitted = record.event  # type: ignore[assignment]
-        task = self._tasks.by_id[event.task]
+        self._enters(self._tasks.by_id[event.task])
+
+    def _enters(self, task: Task) -> None:
+        """Tell of a task that is new, or lives again."""
         if task.state is READY:
             self._waits(task)
         elif task.state is SCHEDULED:
             self._cast.timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
-        if event.deadline is not None:
-            self._cast.timer.tell(m.Arm(event.deadline, m.ExpireTask(event.task)))
+        if task.deadline is not None:
+            self._cast.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
 
     def _waits(self, task: Task) -> None:
         """Tell of a task that entered its queue."""
@@ -112,9 +116,7 @@ class Routes:
     def _revived(self, record: Record) -> None:
         task = self._of(record)
         if task is not None:
-            self._waits(task)
-            if task.deadline is not None:
-                self._cast.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+            self._enters(task)
 
     def _interrupted(self, record: Record) -> None:
         task = self._of(record)
@@ -183,7 +185,7 @@ class Routes:
 
     def _deliver_later(self, record: Record) -> None:
         event: e.DeliveryFailed = record.event  # type: ignore[assignment]
-        self._cast.timer.tell(m.Arm(event.next_at, m.DeliverCallback(event.task)))
+        self._cast.timer.tell(m.Arm(event.next_at, m.DeliverCallback(event.task, event.delivery)))
 
     # -- once it is durable
 
@@ -198,16 +200,20 @@ class Routes:
 
     def _batch_finished(self, record: Record) -> None:
         event: e.BatchFinished = record.event  # type: ignore[assignment]
-        if event.batch in self._deliveries.pending:
-            self._cast.webhook.tell(m.DeliverCallback(event.batch))
+        self._tell_of(event.batch, record.seq)
 
     def _ended(self, record: Record) -> None:
         event: Any = record.event
         if type(event) is not e.TaskSucceeded:
             reason = getattr(event, "error", "") or "cancelled"
             self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
-        if event.task in self._deliveries.pending:
-            self._cast.webhook.tell(m.DeliverCallback(event.task))
+        self._tell_of(event.task, record.seq)
+
+    def _tell_of(self, subject: str, seq: int) -> None:
+        """Have the callback sent that this end, and no later one, owes."""
+        delivery = self._deliveries.pending.get(subject)
+        if delivery is not None and delivery.id == delivery_id(seq, subject):
+            self._cast.webhook.tell(m.DeliverCallback(subject, delivery.id))
 
     # -- what the timer sends
 
@@ -225,7 +231,8 @@ class Routes:
     def is_live(self, message: Any) -> bool:
         """Whether a message that waits for its moment can still mean anything."""
         if type(message) is m.DeliverCallback:
-            return message.task in self._deliveries.pending
+            delivery = self._deliveries.pending.get(message.task)
+            return delivery is not None and delivery.id == message.delivery
         task = self._tasks.get(message.task)
         if task is None:
             return False

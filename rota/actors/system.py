@@ -132,7 +132,7 @@ class Shard:
         self.journal.listeners = self.listeners
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
-        self.archive = Archive(state, self.log)
+        self.archive = Archive(self.journal, self.log)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         self.timer = TimerActor.start(
@@ -181,7 +181,7 @@ class Shard:
         for task in tasks:
             self._routes.rearm(task)
         for delivery in owed:
-            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task)))
+            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)))
         for batch_id in self.state.batches.unfinished():
             self.admission.tell(m.FinishBatch(batch_id))
         self.dependencies.tell(m.SettleDependents())
@@ -195,7 +195,9 @@ class Shard:
         if ref is None:
             if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
                 self._retire_idle_queues()
-            ref = QueueActor.start(self.runtime, self.journal, agent, self.dispatcher)
+            ref = QueueActor.start(
+                self.runtime, self.journal, agent, self.dispatcher, self.archive.task
+            )
             self._queues[agent] = ref
         return ref
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.batch import Batch
+    from rota.domain.delivery import Delivery
     from rota.domain.task import Task
 
 logger = logging.getLogger("rota.webhook")
@@ -65,40 +66,50 @@ class WebhookActor(CooperativeActor):
         self._clear()
 
     def _clear(self) -> None:
-        self._waiting: dict[str, deque[str]] = {}
+        self._waiting: dict[str, deque[DeliverCallback]] = {}
         self._active: dict[str, int] = {}
         self._hosts: deque[str] = deque()
-        self._busy: dict[str, str] = {}
+        self._busy: dict[str, str] = {}  # whose callback waits or is being sent, and to which host
 
     def reset(self) -> None:
         """Owe every callback anew; one that is being sent may arrive twice, under one id."""
         self._clear()
-        for task_id in self._journal.state.deliveries.pending:
-            self.actor_ref.tell(DeliverCallback(task_id))
+        for delivery in self._journal.state.deliveries.pending.values():
+            self._deliver(delivery)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        """Have a callback sent, unless its task's end is still being written: it follows then."""
+        if delivery.seq <= self._journal.durable_seq:
+            self.actor_ref.tell(DeliverCallback(delivery.task, delivery.id))
 
     def on_receive(self, message: Any) -> None:
         """Queue what is due, settle what is reported, send what may be sent."""
         if type(message) is DeliverCallback:
-            self._enqueue(message.task)
+            self._enqueue(message)
         elif type(message) is CallbackReported:
             self._settle(message)
         elif type(message) is Drain:
             self._draining = True
         self._send()
 
-    def _enqueue(self, task_id: str) -> None:
-        if task_id in self._busy or task_id not in self._journal.state.deliveries.pending:
+    def _owed(self, message: DeliverCallback | CallbackReported) -> Delivery | None:
+        """Give the delivery that is meant, unless it is settled or a later end has replaced it."""
+        delivery = self._journal.state.deliveries.pending.get(message.task)
+        return delivery if delivery is not None and delivery.id == message.delivery else None
+
+    def _enqueue(self, message: DeliverCallback) -> None:
+        if message.task in self._busy or self._owed(message) is None:
             return
-        subject = self._find(task_id)
+        subject = self._find(message.task)
         if subject is None or not subject.callback:
             return
         host = urlsplit(subject.callback).hostname or ""
-        self._busy[task_id] = host
+        self._busy[message.task] = host
         waiting = self._waiting.get(host)
         if waiting is None:
             waiting = self._waiting[host] = deque()
             self._hosts.append(host)
-        waiting.append(task_id)
+        waiting.append(message)
 
     def _send(self) -> None:
         """Go round the hosts until none of them, or none at all, may take another."""
@@ -113,27 +124,27 @@ class WebhookActor(CooperativeActor):
                 continue
             passed = 0
             waiting = self._waiting[host]
-            task_id = waiting.popleft()
+            due = waiting.popleft()
             if not waiting:
                 del self._waiting[host]
                 self._hosts.pop()  # the rotation has put it last
-            self._start(host, task_id)
+            self._start(host, due)
 
-    def _start(self, host: str, task_id: str) -> None:
-        delivery = self._journal.state.deliveries.pending.get(task_id)
-        if delivery is None:
-            self._busy.pop(task_id, None)
+    def _start(self, host: str, due: DeliverCallback) -> None:
+        if self._owed(due) is None:
+            del self._busy[due.task]
+            self._go_on(due.task)
             return
         self._active[host] = self._active.get(host, 0) + 1
         reach("webhook.before_send")
 
         def done(report: DeliveryReport) -> None:
-            self.actor_ref.tell(CallbackReported(task_id, report))
+            self.actor_ref.tell(CallbackReported(*due, report))
 
         try:
-            subject = self._find(task_id)
-            assert subject is not None, task_id
-            self._courier.deliver(subject, delivery.id, done)
+            subject = self._find(due.task)
+            assert subject is not None, due
+            self._courier.deliver(subject, due.delivery, done)
         except Exception as error:
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))
@@ -145,8 +156,16 @@ class WebhookActor(CooperativeActor):
             self._active[host] -= 1
             if not self._active[host]:
                 del self._active[host]
-        delivery = self._journal.state.deliveries.pending.get(message.task)
-        if delivery is not None:
-            now = self._journal.now()
-            event = decide_delivery(delivery, message.report, self._tries_max, now)
-            self._journal.record(event)
+        delivery = self._owed(message)
+        if delivery is None:
+            self._go_on(message.task)
+            return
+        now = self._journal.now()
+        event = decide_delivery(delivery, message.report, self._tries_max, now)
+        self._journal.record(event)
+
+    def _go_on(self, task_id: str) -> None:
+        """Tell of a later end, which waited until the callback of an earlier one was through."""
+        delivery = self._journal.state.deliveries.pending.get(task_id)
+        if delivery is not None and delivery.due_at <= self._journal.now():
+            self._deliver(delivery)

@@ -26,6 +26,7 @@ from rota.domain.attempts import decide_result, decide_start, decide_timeout
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import Results
 from rota.domain.notes import decide_notes
+from rota.domain.task import IN_FLIGHT
 from rota.errors import InvalidRequest, NotFound, RequestError
 from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
@@ -142,7 +143,7 @@ class WorkerPool(CooperativeActor):
     def _note(self, message: AttemptNoted) -> None:
         """Keep what an executor says, while its attempt is the valid one."""
         task = self._journal.state.tasks.get(message.task)
-        if task is None or task.token != message.token:
+        if task is None or task.token != message.token or task.state not in IN_FLIGHT:
             return
         note = message.note
         lines = (note.line,) if note.line else ()

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain import events as e
-from rota.domain.commands import Outcome
+from rota.domain.commands import AGENT_LIMIT, INFLIGHT_LIMIT, Outcome
+from rota.domain.dependencies import doom_reason
 from rota.domain.retry import decide_failure
 from rota.domain.task import (
     ASSIGNED,
@@ -32,6 +33,7 @@ from rota.errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rota.domain.dependencies import Prospects
     from rota.domain.task import Task
 
 INTERRUPTIONS_MAX = 5
@@ -143,14 +145,19 @@ def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpir
     return e.TaskExpired(task.id, task.agent, "queue_timeout", error)
 
 
-def decide_revival(task: Task) -> e.TaskRevived:
-    """Give a failed task a new life. Raises Conflict."""
+def decide_revival(task: Task, prospects: Prospects, now: int) -> e.TaskRevived:
+    """Give a failed task a new life, unless that would end as it begins. Raises Conflict."""
+    details = {"taskId": task.id, "state": task.state.value}
     if task.state is not FAILED:
-        raise Conflict(
-            f"only a failed task can be retried; this one is {task.state.value}",
-            details={"taskId": task.id, "state": task.state.value},
-        )
-    return e.TaskRevived(task.id, task.agent)
+        msg = f"only a failed task can be retried; this one is {task.state.value}"
+        raise Conflict(msg, details=details)
+    if task.deadline is not None and task.deadline <= now:
+        msg = "the task's deadline has passed"
+        raise Conflict(msg, code="deadline_passed", details=details, hint="submit it again")
+    if prospects.doomed_by is not None:
+        reason = doom_reason(prospects.doomed_by)
+        raise Conflict(reason, code="dependency_failed", details=details)
+    return e.TaskRevived(task.id, task.agent, list(prospects.waits) or None)
 
 
 def decide_preemption(
@@ -161,8 +168,8 @@ def decide_preemption(
     `held_by` are the limits that hold it back; a victim must free every one of them. The least
     urgent goes, among equals the one that has run shortest. What must not run twice is no victim.
     """
-    own = {"inflight", "agent"}
-    needed = {limit for limit in held_by if limit not in own}
+    own = (INFLIGHT_LIMIT, AGENT_LIMIT)
+    needed = {limit for limit in held_by if not limit.startswith(own)}
     victims = [
         other
         for other in running

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+INFLIGHT_LIMIT = "inflight"
+AGENT_LIMIT = "agent:"
 PUSH_LIMIT = "push"
 PULL = "pull"
 BROWSERS_LIMIT = "browsers"

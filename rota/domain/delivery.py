@@ -26,17 +26,28 @@ class DeliveryReport(NamedTuple):
 
 
 class Delivery:
-    """A callback that is owed to somebody."""
+    """A callback that is owed to somebody for the end of a task or batch at `seq`."""
 
-    __slots__ = ("agent", "due_at", "id", "task", "tries")
+    __slots__ = ("agent", "due_at", "id", "seq", "task", "tries")
 
-    def __init__(self, delivery_id: str, task: str, agent: str, due_at: int) -> None:
+    def __init__(self, seq: int, task: str, agent: str, due_at: int, tries: int = 0) -> None:
         """Owe it from `due_at` on."""
-        self.id = delivery_id
+        self.seq = seq
+        self.id = delivery_id(seq, task)
         self.task = task
         self.agent = agent
         self.due_at = due_at
-        self.tries = 0
+        self.tries = tries
+
+
+def delivery_id(seq: int, subject: str) -> str:
+    """Name the delivery that the end of a task or batch at `seq` owes: alike in every replay."""
+    return f"dlv_{seq}_{subject}"
+
+
+def seq_of(name: str) -> int:
+    """Give the seq of the end that a delivery was named after."""
+    return int(name.split("_", 2)[1])
 
 
 def delay_s(tries: int) -> float:

@@ -91,13 +91,10 @@ def decide_dependencies(
     return Prospects(tuple(waits), doomed_by)
 
 
-def doom_reason(parent_id: str, parent: Task | None) -> str:
+def doom_reason(parent: Task) -> str:
     """Say why a dependent of this parent is cancelled."""
-    if parent is None:
-        return f"dependency {parent_id} did not succeed"
-    return (
-        f"dependency {parent_id} {'was ' if parent.state is CANCELLED else ''}{parent.state.value}"
-    )
+    was = "was " if parent.state is CANCELLED else ""
+    return f"dependency {parent.id} {was}{parent.state.value}"
 
 
 def check_cycles(edges: Mapping[str, Iterable[str]], waits_of: WaitsOf) -> None:

@@ -15,8 +15,16 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
-from rota.domain.commands import BROWSERS_LIMIT, PULL, PUSH_LIMIT, Limits
+from rota.domain.commands import (
+    AGENT_LIMIT,
+    BROWSERS_LIMIT,
+    INFLIGHT_LIMIT,
+    PULL,
+    PUSH_LIMIT,
+    Limits,
+)
 from rota.domain.parking import OWN, AgentTurn, Line, Park
+from rota.domain.preemption import UrgentLanes
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
@@ -71,6 +79,8 @@ class Turns:
         self._ready: list[tuple[int, int, str]] = []
         self._lines: dict[str, Line] = {}
         self._loosened: set[str] = set()
+        self._urgent = UrgentLanes()
+        self._eased: dict[str, None] = {}
         for agent, order in orders.items():
             for lane in order.lanes:
                 self.head_changed(agent, lane)
@@ -94,6 +104,10 @@ class Turns:
             if len(lanes) > 2 * len(order.lanes) + _SLACK:
                 lanes[:] = set(lanes)
                 heapify(lanes)
+        if head is not None and head.plan is not None and head.plan.preempt:
+            self._urgent.add(agent, lane, head.priority)
+        elif self._urgent:
+            self._urgent.drop(agent, (lane,))
         self._group_changed(agent, turn, group)
 
     def _group_changed(self, agent: str, turn: AgentTurn, group: Group) -> None:
@@ -132,11 +146,18 @@ class Turns:
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Take note that a task of this lane gave its slot back."""
-        self._loosened.update(limit for limit in self._group_of(lane) if limit in self._lines)
-        self.resumed(agent)
+        group = self._group_of(lane)
+        self._loosened.update(limit for limit in group if limit in self._lines)
+        if self._urgent:
+            self._eased.update(dict.fromkeys((*group, INFLIGHT_LIMIT, AGENT_LIMIT + agent)))
+        self._stands_better(agent)
 
     def resumed(self, agent: str) -> None:
-        """Take note that the agent may be served again, or stands better than before."""
+        """Take note that the agent may be served again."""
+        self._urgent.look_at(agent)
+        self._stands_better(agent)
+
+    def _stands_better(self, agent: str) -> None:
         turn = self._agents.get(agent)
         if turn is not None:
             for limit in turn.shared:
@@ -162,7 +183,71 @@ class Turns:
     def taken(self, task: Task) -> None:
         """Take note that the task was given its slot (projections already show it)."""
         self.head_changed(task.agent, task.lane)
+        if self._urgent:
+            self._urgent.look_at(task.agent, than=task.priority)
         self.offer(task.agent)
+
+    def next_urgent(self) -> tuple[Task, tuple[str, ...]] | None:
+        """Give a task that may pre-empt and the limits that hold it back, if one slot would do.
+
+        To be asked after `next` has said None: what can run without a victim does.
+        """
+        urgent = self._urgent
+        for limit in self._eased:
+            taken, cap = self._taken_of_cap(limit)
+            if taken < cap:
+                urgent.let_go((limit, False))
+            if taken <= cap:
+                urgent.let_go((limit, True))
+        self._eased.clear()
+        soon: dict[tuple[str, Lane], None] = {}
+        while urgent.look:
+            agent, lane = next(iter(urgent.look))
+            del urgent.look[agent, lane]
+            order = self._orders.get(agent)
+            task = order.head(lane) if order is not None else None
+            if task is None or task.plan is None or not task.plan.preempt:
+                continue  # another head, which is not known here yet
+            full, over = self._held_by(task)
+            holds = [(limit, False) for limit in full] + [(limit, True) for limit in over]
+            urgent.hold(agent, lane, tuple(holds))
+            if full and not over:
+                urgent.look.update(soon)
+                return task, full
+            if not full and not over:
+                soon[agent, lane] = None  # it has room, and will be served when that is heard here
+        urgent.look.update(soon)
+        return None
+
+    def one_short(self, task: Task) -> tuple[str, ...] | None:
+        """Name the limits that hold a ready task back, if one slot less taken would let it run.
+
+        None if nothing holds it, or more than one slot would have to be freed.
+        """
+        full, over = self._held_by(task)
+        return full if full and not over else None
+
+    def _held_by(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Name the limits of a task that are full, and those that are over their cap."""
+        full, over = [], []
+        own = (INFLIGHT_LIMIT, AGENT_LIMIT + task.agent)
+        for limit in (*self._group_of(task.lane), *own):
+            taken, cap = self._taken_of_cap(limit)
+            if taken > cap or not cap:
+                over.append(limit)
+            elif taken == cap:
+                full.append(limit)
+        return tuple(full), tuple(over)
+
+    def _taken_of_cap(self, limit: str) -> tuple[int, int]:
+        """Count the slots taken under a limit, and say how many there are."""
+        if limit == INFLIGHT_LIMIT:
+            return self._slots.total, self.limits.inflight
+        if limit.startswith(AGENT_LIMIT):
+            agent = limit.removeprefix(AGENT_LIMIT)
+            cap = 0 if agent in self._paused else self.limits.inflight_per_agent
+            return self._slots.of_agent(agent), cap
+        return self._slots.of_limit(limit), self._cap_of(limit) or 0
 
     def _best(self, agent: str) -> Task | None:
         """Find the agent's best task whose group is open, parking groups found full."""
@@ -192,26 +277,12 @@ class Turns:
         turn.groups.pop(group, None)
         return None
 
-    def one_short(self, task: Task) -> tuple[str, ...] | None:
-        """Name the limits that hold a ready task back, if one slot less taken would let it run.
-
-        None if nothing holds it, or more than one slot would have to be freed.
-        """
-        limits, slots, agent = self.limits, self._slots, task.agent
-        if agent in self._paused:
-            return None
-        taken = {limit: slots.of_limit(limit) for limit in self._group_of(task.lane)}
-        caps = {limit: self._cap_of(limit) or 0 for limit in taken}
-        taken |= {"inflight": slots.total, "agent": slots.of_agent(agent)}
-        caps |= {"inflight": limits.inflight, "agent": limits.inflight_per_agent}
-        if any(taken[limit] > cap or cap == 0 for limit, cap in caps.items()):
-            return None
-        return tuple(limit for limit, cap in caps.items() if taken[limit] == cap) or None
-
     def _forget(self, agent: str) -> None:
         turn = self._agents.pop(agent, None)
         for limit in (*turn.shared, *turn.own) if turn is not None else ():
             self._lines[limit].agents.discard(agent)
+        if self._urgent:
+            self._urgent.drop(agent)
 
     def _held(self, agent: str) -> bool:
         return (

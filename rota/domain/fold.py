@@ -40,9 +40,13 @@ assert e.TaskSubmitted._fields[_PLAN_FROM:] == Plan._fields
 
 def first_state(event: e.TaskSubmitted, at: int) -> TaskState:
     """Say where a task is that was submitted so."""
-    if event.waits:
+    return _place(event.waits, event.not_before, at)
+
+
+def _place(waits: list[str] | None, not_before: int | None, at: int) -> TaskState:
+    if waits:
         return BLOCKED
-    return SCHEDULED if event.not_before is not None and event.not_before > at else READY
+    return SCHEDULED if not_before is not None and not_before > at else READY
 
 
 def born(record: e.Record) -> Task:
@@ -93,12 +97,18 @@ def born(record: e.Record) -> Task:
 def _plan(record: e.Record, event: e.TaskSubmitted, task: Task) -> None:
     """Give a task what it asked for beyond the plain."""
     task.plan = Plan(*event[_PLAN_FROM:])  # type: ignore[arg-type]  # the same fields, in order
-    task.state = first_state(event, record.at)
-    if task.state is BLOCKED:
-        task.waits = set(event.waits or ())
-    elif task.state is SCHEDULED:
-        task.next_at = event.not_before or 0
+    _enter(record, task, event.waits)
     task.lane = lane_for(task)
+
+
+def _enter(record: e.Record, task: Task, waits: list[str] | None) -> None:
+    """Put a task where it belongs that is new, or lives again."""
+    not_before = task.plan.not_before if task.plan is not None else None
+    task.state = _place(waits, not_before, record.at)
+    if task.state is BLOCKED:
+        task.waits = set(waits or ())
+    elif task.state is SCHEDULED:
+        task.next_at = not_before or 0
 
 
 def _released(record: e.Record, task: Task) -> None:
@@ -114,11 +124,12 @@ def _delayed(record: e.Record, task: Task) -> None:
 
 
 def _revived(record: e.Record, task: Task) -> None:
-    task.state = READY
+    event: e.TaskRevived = record.event  # type: ignore[assignment]
     task.ready_at = record.at
     task.finished_at = task.next_at = task.interruptions = 0
     task.spent_before = task.attempt
     task.error = task.error_code = task.error_details = None
+    _enter(record, task, event.waits)
 
 
 def _assigned(record: e.Record, task: Task) -> None:

@@ -77,7 +77,7 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
 }
 """The legal moves: from a state, by an event, to a state.
 
-A submitted task is ready, or blocked by its dependencies, or scheduled for later (`first_state`).
+A submitted or revived task is ready, or blocked by its dependencies, or scheduled for later.
 """
 
 ORDERLY = "shutdown"

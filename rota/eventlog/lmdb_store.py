@@ -250,12 +250,12 @@ class LmdbLog:
             raise _missing(after)
         return []
 
-    def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
+    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
         """Give the verified records of one task, oldest first."""
         found: list[Stored] = []
         with self._reading() as txn:
             cursor = txn.cursor(self._db["by_task"])
-            if not cursor.set_key(task_id.encode()[:511] or b"\0"):
+            if not cursor.set_range_dup(task_id.encode()[:511] or b"\0", _SEQ.pack(after + 1)):
                 return found
             events = self._db["events"]
             for key in cursor.iternext_dup():

@@ -1,11 +1,11 @@
 """An event log in memory, for the simulator, for tests and for `what if`.
 
 It keeps the port's promises except the one it cannot: it is gone with its process.
-
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from rota.errors import LogUnusable
@@ -52,9 +52,11 @@ class MemoryLog:
         """Give up to `limit` records after `after`."""
         return self._records[max(after, 0) : max(after, 0) + limit]
 
-    def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
+    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
         """Give the records of one task."""
-        return [self._records[seq - 1] for seq in self._by_task.get(task_id, [])[:limit]]
+        own = self._by_task.get(task_id, [])
+        first = bisect_right(own, after)
+        return [self._records[seq - 1] for seq in own[first : first + limit]]
 
     def has_task(self, task_id: str) -> bool:
         """Whether any record is indexed under this task."""

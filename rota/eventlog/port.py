@@ -52,8 +52,8 @@ class EventLog(Protocol):
         """Give up to `limit` verified records after `after`. Raises LogCorrupt."""
         ...
 
-    def read_task(self, task_id: str, limit: int = 10_000) -> list[Stored]:
-        """Give the verified records of one task, oldest first. Raises LogCorrupt."""
+    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
+        """Give up to `limit` verified records of one task after `after`. Raises LogCorrupt."""
         ...
 
     def has_task(self, task_id: str) -> bool:

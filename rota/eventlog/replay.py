@@ -37,6 +37,19 @@ def stored(log: EventLog, after: int = 0, until_seq: int | None = None) -> Itera
         yield from page
 
 
+def stored_of(log: EventLog, task_id: str, after: int = 0) -> Iterator[Stored]:
+    """Give the verified records of one task after `after`, oldest first, read a page at a time."""
+    while page := log.read_task(task_id, PAGE_RECORDS, after):
+        yield from page
+        after = page[-1].seq
+
+
+def replay_task(log: EventLog, task_id: str, after: int = 0) -> Iterator[Record]:
+    """Give the same, decoded."""
+    for item in stored_of(log, task_id, after):
+        yield decode(item.body)
+
+
 def replay(
     log: EventLog,
     after: int = 0,

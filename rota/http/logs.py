@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS_MAX
 from rota.domain import events as e
-from rota.eventlog.codec import decode
+from rota.eventlog.replay import replay_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +47,7 @@ def answer_logs(call: Call, task_id: str, *, transitions: bool = False) -> dict[
 
 def log_lines(call: Call, task_id: str, *, transitions: bool) -> Iterator[dict[str, Any]]:
     """Go through a task's log, oldest first."""
-    for item in call.bridge.shard.log.read_task(task_id):
-        record = decode(item.body)
+    for record in replay_task(call.bridge.shard.log, task_id):
         event = record.event
         if isinstance(event, e.TaskLogged):
             for text in event.lines:

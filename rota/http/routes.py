@@ -75,7 +75,13 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("POST", "/v1/tasks/{id}/cancel", tasks.cancel, "Cancel a task", models.ReasonBody),
     Route("POST", "/v1/tasks/{id}/retry", tasks.retry, "A new life for a failed task", status=202),
-    Route("GET", "/v1/tasks/{id}/events", tasks.events, "A task's history"),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/events",
+        tasks.events,
+        "A task's history; `next` is the `after` of the next page",
+        query=("after", "limit"),
+    ),
     Route(
         "GET",
         "/v1/tasks/{id}/logs",

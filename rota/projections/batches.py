@@ -13,6 +13,8 @@ from rota.domain.batch import Batch
 from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.domain import events as e
     from rota.domain.events import Record
     from rota.domain.task import Task
@@ -25,6 +27,7 @@ class Batches:
         """Start empty."""
         self.by_id: dict[str, Batch] = {}
         self.ended: deque[tuple[int, str]] = deque()
+        self.on_forgotten: Callable[[Batch], None] | None = None
 
     def get(self, batch_id: str) -> Batch | None:
         """Give the batch, if it is in memory."""
@@ -69,6 +72,8 @@ class Batches:
             batch = self.by_id.get(batch_id)
             if batch is not None and batch.finished_at == finished_at:
                 del self.by_id[batch_id]
+                if self.on_forgotten is not None:
+                    self.on_forgotten(batch)
 
     def _of(self, task: Task) -> Batch | None:
         plan = task.plan

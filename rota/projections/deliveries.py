@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.domain.delivery import Delivery
+from rota.domain.delivery import Delivery, seq_of
 from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
@@ -41,8 +41,14 @@ class Deliveries:
             self._owe(record, batch.id, "")
 
     def _owe(self, record: Record, subject: str, agent: str) -> None:
-        delivery_id = f"dlv_{record.seq}_{subject}"
-        self.pending[subject] = Delivery(delivery_id, subject, agent, record.at)
+        self.pending[subject] = Delivery(record.seq, subject, agent, record.at)
+
+    def on_revived(self, record: Record, task: Task) -> None:
+        """Owe nothing for an end that was none; the next one is told of instead."""
+        del record
+        self.pending.pop(task.id, None)
+        if task.plan is not None and task.plan.batch is not None:
+            self.pending.pop(task.plan.batch, None)
 
     def on_succeeded(self, record: Record) -> None:
         """Close a delivery."""
@@ -75,9 +81,8 @@ class Deliveries:
 
     def load(self, data: dict[str, Any]) -> None:
         """Take over what `dump` gave."""
-        for delivery_id, task, agent, due_at, tries in data["pending"]:
-            delivery = self.pending[task] = Delivery(delivery_id, task, agent, due_at)
-            delivery.tries = tries
+        for name, task, *rest in data["pending"]:
+            self.pending[task] = Delivery(seq_of(name), task, *rest)
         self.delivered = data["delivered"]
         self.abandoned = data["abandoned"]
         self.failed_tries = data["failedTries"]

@@ -2,14 +2,16 @@
 
 `children` maps a task's id, known or not, to the blocked tasks that wait for it. When a parent
 succeeds it is struck off each child's `waits`; children with nothing left to wait for are `due`,
-and so are all children of a parent that failed or was cancelled. What is due is settled, event by
-event, by the DependencyActor; until then it stays here, also over a restart.
+and so are all children of a parent that failed or was cancelled, with the reason (`due` maps to
+it, or to nothing). What is due is settled, event by event, by the DependencyActor; until then it
+stays here, also over a restart.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rota.domain.dependencies import doom_reason
 from rota.domain.task import SUCCEEDED
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Dependencies:
             watch = self._tasks.before_change
             for child in children.values():
                 if task.state is not SUCCEEDED:
-                    self.due[child.id] = task.id
+                    self.due[child.id] = doom_reason(task)
                     self._unlink(child)
                 elif child.waits is not None:
                     if watch is not None:
@@ -87,7 +89,7 @@ class Dependencies:
                     del self.children[parent]
 
     def dump(self) -> dict[str, str]:
-        """Give what cannot be derived from the tasks: what is due, and by whom."""
+        """Give what cannot be derived from the tasks: what is due, and why."""
         return self.due
 
     def load(self, due: dict[str, str]) -> None:

@@ -76,8 +76,10 @@ class State:
             e.TaskRevived: (
                 self.batches.on_task_revived,
                 self.keys.on_revived,
+                self.deliveries.on_revived,
                 FOLDS[e.TaskRevived],
-                backlog.on_ready,
+                dependencies.on_submitted,
+                backlog.on_submitted,
             ),
             e.TaskLogged: (FOLDS[e.TaskLogged],),
             e.TaskProgressed: (FOLDS[e.TaskProgressed],),

@@ -29,6 +29,7 @@ class Tasks:
         self.ttl_us = 300 * US_PER_S
         self.ended: deque[tuple[int, Task]] = deque()
         self.before_change: Callable[[Task], None] | None = None
+        self.on_forgotten: Callable[[Task], None] | None = None
 
     def get(self, task_id: str) -> Task | None:
         """Give the task, if it is in memory."""
@@ -66,6 +67,8 @@ class Tasks:
                 self.before_change(task)
             if self.by_id.get(task.id) is task:
                 del self.by_id[task.id]
+                if self.on_forgotten is not None:
+                    self.on_forgotten(task)
 
     def load(self, tasks: list[Task]) -> None:
         """Take over the tasks of a snapshot, in their order."""

@@ -20,6 +20,7 @@ from rota.errors import RotaError
 from rota.eventlog.codec import decode
 from rota.eventlog.committer import Committed
 from rota.eventlog.memory_store import MemoryLog
+from rota.eventlog.replay import stored_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,7 +304,7 @@ class Bench:
 
     def kinds(self, task: str) -> list[str]:
         """Name what happened to a task, or to a batch."""
-        names = (type(decode(item.body).event).__name__ for item in self.log.read_task(task))
+        names = (type(decode(item.body).event).__name__ for item in stored_of(self.log, task))
         return list(names)
 
     def check_replay(self) -> None:

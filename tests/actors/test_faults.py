@@ -18,6 +18,7 @@ from rota.domain.dispatch import Turns
 from rota.eventlog.codec import KINDS, decode
 from rota.eventlog.committer import Committed
 from rota.eventlog.memory_store import MemoryLog
+from rota.eventlog.replay import stored_of
 
 
 class Host:
@@ -136,7 +137,7 @@ class World:
         return [answer.task for answer in reply.value]
 
     def kinds(self, task: str) -> list[str]:
-        return [KINDS[type(decode(item.body).event)] for item in self.log.read_task(task)]
+        return [KINDS[type(decode(item.body).event)] for item in stored_of(self.log, task)]
 
     def close(self) -> None:
         self.shard._drop_actors("the test is over")

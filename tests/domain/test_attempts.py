@@ -40,6 +40,7 @@ from rota.domain.attempts import (
     decide_timeout,
 )
 from rota.domain.commands import Outcome
+from rota.domain.dependencies import Prospects
 from rota.domain.task import ORDERLY, PREEMPTED, limits_of
 from rota.errors import Conflict
 
@@ -376,21 +377,40 @@ def test_only_a_ready_task_waits_too_long(story: Given) -> None:
 
 # -- a new life
 
+FREE = Prospects(())
+
 
 @pytest.mark.parametrize("ended", ["failed", "expired"])
 def test_a_failed_task_can_be_revived(ended: str) -> None:
-    given(*ENDED[ended]).when(decide_revival).then(revived())
+    given(*ENDED[ended]).when(decide_revival, FREE, NOW).then(revived())
 
 
 @pytest.mark.parametrize("ended", ["succeeded", "cancelled", "rejected"])
 def test_nothing_else_that_ended_can_be_revived(ended: str) -> None:
-    given(*ENDED[ended]).when(decide_revival).then_refused(Conflict, f"this one is {ended}")
+    given(*ENDED[ended]).when(decide_revival, FREE, NOW).then_refused(
+        Conflict, f"this one is {ended}"
+    )
+
+
+def test_a_revived_task_waits_for_what_has_not_come_yet() -> None:
+    story = given(BLOCKED, expired())
+    story.when(decide_revival, Prospects(("p",)), NOW).then(revived(waits=["p"]))
+
+
+def test_who_would_end_at_once_is_not_revived() -> None:
+    late = given(submitted(deadline=NOW), expired())
+    late.when(decide_revival, FREE, NOW).then_refused(Conflict, "deadline has passed")
+    parent = given(*PARENT, failed("p")).state.tasks.by_id["p"]
+    doomed = given(BLOCKED, expired())
+    doomed.when(decide_revival, Prospects(("p",), parent), NOW).then_refused(
+        Conflict, "dependency p failed"
+    )
 
 
 def test_a_task_that_lives_cannot_be_revived() -> None:
     for story in (given(submitted()), given(submitted(), assigned()), given(BLOCKED)):
         state = story.task.state.value
-        story.when(decide_revival).then_refused(Conflict, f"this one is {state}")
+        story.when(decide_revival, FREE, NOW).then_refused(Conflict, f"this one is {state}")
 
 
 def test_a_revived_task_goes_on_counting_and_forgets_its_interruptions() -> None:
@@ -434,7 +454,7 @@ def swap(victim: str) -> tuple[e.Event, ...]:
 
 def test_an_urgent_task_takes_the_place_of_the_least_urgent() -> None:
     story = urgent(submitted("v1", priority=2), submitted("v2", priority=4))
-    preemption(story, "agent").then(*swap("v2"))
+    preemption(story, "agent:ann").then(*swap("v2"))
 
 
 def test_among_equals_the_one_that_has_run_shortest_goes() -> None:
@@ -444,13 +464,13 @@ def test_among_equals_the_one_that_has_run_shortest_goes() -> None:
 
 @pytest.mark.parametrize("priority", [1, 0])
 def test_what_is_as_urgent_stays(priority: int) -> None:
-    preemption(urgent(submitted("v1", priority=priority)), "agent").then_nothing()
+    preemption(urgent(submitted("v1", priority=priority)), "agent:ann").then_nothing()
 
 
 def test_what_must_not_run_twice_stays() -> None:
     spared = submitted("v1", priority=9, on_interrupt="fail")
-    preemption(urgent(spared), "agent").then_nothing()
-    preemption(urgent(spared, submitted("v2", priority=2)), "agent").then(*swap("v2"))
+    preemption(urgent(spared), "agent:ann").then_nothing()
+    preemption(urgent(spared, submitted("v2", priority=2)), "agent:ann").then(*swap("v2"))
 
 
 def test_a_victim_frees_every_limit_that_holds_the_urgent_task_back() -> None:
@@ -461,14 +481,14 @@ def test_a_victim_frees_every_limit_that_holds_the_urgent_task_back() -> None:
         key="shop",
     )
     assert "key:shop" in limits_of(story.task.lane)
-    preemption(story, "agent").then(*swap("v1"))
+    preemption(story, "agent:ann").then(*swap("v1"))
     preemption(story, "key:shop").then(*swap("v2"))
-    preemption(story, "agent", "type:echo", "key:shop").then(*swap("v3"))
+    preemption(story, "agent:ann", "type:echo", "key:shop").then(*swap("v3"))
     preemption(story, "batch:1:b").then_nothing()
 
 
 def test_nobody_gives_way_where_nobody_runs() -> None:
-    preemption(urgent(), "agent").then_nothing()
+    preemption(urgent(), "agent:ann").then_nothing()
 
 
 def test_pre_emption_costs_its_victim_no_attempt_and_is_never_held_against_it() -> None:

@@ -232,7 +232,7 @@ class Bench:
         mine = sum(other.agent == task.agent for other in flying)
         counts = self.counts_of(task)
         counts["inflight"] = (len(flying), limits.inflight)
-        counts["agent"] = (mine, limits.inflight_per_agent)
+        counts[f"agent:{task.agent}"] = (mine, limits.inflight_per_agent)
         if task.agent in self.state.control.paused:
             return set()
         if any(cap == 0 or taken > cap for taken, cap in counts.values()):
@@ -597,7 +597,7 @@ def test_one_slot_that_is_missing_is_named() -> None:
     urgent = bench.state.tasks.by_id[bench.submit("ann", HELD[0], 0)]
     assert set(bench.turns.one_short(urgent) or ()) == {
         "inflight",
-        "agent",
+        "agent:ann",
         "push",
         "type:echo",
         "key:shop",

@@ -290,10 +290,10 @@ def test_an_error_belongs_to_these_classes(
     assert not other.covers(Outcome(ok=False, code=code, details=details))
 
 
-def test_the_executors_word_goes_before_the_policys() -> None:
+def test_the_executors_no_is_taken_and_its_yes_where_no_classes_are_named() -> None:
     hopeless = Outcome(ok=False, code="bad_params")
     assert RetryPolicy().covers(hopeless._replace(retryable=True))
-    assert RetryPolicy(retry_on=["timeout"]).covers(BAD._replace(retryable=True))
+    assert not RetryPolicy(retry_on=["timeout"]).covers(BAD._replace(retryable=True))
     assert not RetryPolicy().covers(BAD._replace(retryable=False))
     assert not RetryPolicy(retry_on=["boom"]).covers(BAD._replace(retryable=False))
 

@@ -38,6 +38,7 @@ from rota.domain.attempts import (
     decide_timeout,
 )
 from rota.domain.commands import Outcome
+from rota.domain.dependencies import Prospects
 from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve, first_state
 from rota.domain.task import (
     IN_FLIGHT,
@@ -101,7 +102,7 @@ def decisions(state: TaskState) -> list[Any]:
         (decide_timeout, 2, late, 0.0),
         (decide_release, late),
         (decide_queue_timeout, 0, late),
-        (decide_revival,),
+        (decide_revival, Prospects(()), START_US - 1),
     ]
     if state is TaskState.READY:
         asked.append((decide_assignment,))

@@ -287,9 +287,9 @@ def test_a_broken_record_is_told_to_whoever_reads_its_task(tmp_path: Path) -> No
         value[-3] ^= 4
         txn.put(SEQ.pack(3), bytes(value), db=db)
     log = LmdbLog(folder)
-    assert len(log.read_task("t2")) == 1
+    assert len(log.read_task("t2", 10)) == 1
     with pytest.raises(LogCorrupt, match="record 3"):
-        log.read_task("t3")
+        log.read_task("t3", 10)
     log.close()
 
 
@@ -304,7 +304,7 @@ def test_a_removed_record_is_located(tmp_path: Path, seq: int) -> None:
     with pytest.raises(LogCorrupt, match=f"record {seq} is missing"):
         log.read(seq, 1)
     with pytest.raises(LogCorrupt, match=f"record {seq} is missing"):
-        log.read_task(f"t{seq}")
+        log.read_task(f"t{seq}", 10)
     log.close()
 
 

@@ -71,7 +71,9 @@ def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | No
             assert answer.status == 200
             continue
         assert answer.status == 401, route
-        assert answer.json["code"] == (-1401 if route.dialect == "browsermanager" else "unauthorized")
+        assert answer.json["code"] == (
+            -1401 if route.dialect == "browsermanager" else "unauthorized"
+        )
         assert answer.headers["www-authenticate"] == "Bearer"
     guarded.token = OPS
     assert {event["kind"] for event in guarded.events()} <= {"server_started"}

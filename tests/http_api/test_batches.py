@@ -391,9 +391,7 @@ def test_a_refused_batch_does_not_use_up_its_key(serve: Servers) -> None:
 
 
 def test_a_batch_is_the_same_after_a_restart(rota: Rota, tab: Target) -> None:
-    batch_id, _ = submit(
-        rota, ECHO, click("it", "it"), WAITS, parallelism=2, idempotencyKey="k"
-    )
+    batch_id, _ = submit(rota, ECHO, click("it", "it"), WAITS, parallelism=2, idempotencyKey="k")
     until(lambda: look(rota, batch_id)["counts"]["succeeded"] == 1)
     done, _ = submit(rota, ECHO)
     before = finished(rota, done)

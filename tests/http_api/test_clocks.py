@@ -62,9 +62,7 @@ def test_a_timeout_ends_an_attempt_and_hangs_up(rota: Rota, tab: Target) -> None
 
 def test_each_attempt_has_the_whole_timeout(rota: Rota) -> None:
     policy = {"kind": "fixed", "baseMs": 0, "maxAttempts": 3, "retryOn": ["timeout"]}
-    task_id = rota.submit_native(
-        action="sleep", params={"ms": 60_000}, timeoutMs=30, retry=policy
-    )
+    task_id = rota.submit_native(action="sleep", params={"ms": 60_000}, timeoutMs=30, retry=policy)
     assert ended(rota, task_id)["attempt"] == 3
     events = rota.events(task=task_id)
     began = [e["at"] for e in events if e["kind"] == "task_assigned"]

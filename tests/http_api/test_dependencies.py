@@ -282,7 +282,11 @@ def test_a_cycle_through_tasks_that_exist_is_refused_with_its_path(rota: Rota) -
         [{"taskId": "a", "dependsOn": ["a"]}],
         [{"dependsOn": [1]}, {"dependsOn": [0]}],
         [{}, {"ref": "a", "dependsOn": [2, 0]}, {"taskId": "b", "dependsOn": ["ref:a"]}],
-        [{"taskId": "a", "dependsOn": ["b"]}, {"taskId": "b", "dependsOn": [2]}, {"dependsOn": [0]}],
+        [
+            {"taskId": "a", "dependsOn": ["b"]},
+            {"taskId": "b", "dependsOn": [2]},
+            {"dependsOn": [0]},
+        ],
     ],
 )
 def test_a_cycle_inside_a_batch_is_refused_with_its_path(

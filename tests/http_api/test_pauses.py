@@ -135,9 +135,7 @@ def test_a_type_that_is_resumed_has_its_limit_again(serve: Servers, tab: Target)
     config = with_tab(tab, workerCount=10)
     rota = serve({**config, "types": {"scan": {"executor": "tab", "maxConcurrent": 2}}})
     rota.post("/v1/types/scan/pause")
-    tasks = [
-        rota.submit_native(action="scan", tabId="t", params={"hold": "it"}) for _ in range(4)
-    ]
+    tasks = [rota.submit_native(action="scan", tabId="t", params={"hold": "it"}) for _ in range(4)]
     rota.post("/v1/types/scan/resume")
     tab.wait_for(2)
     rota.post("/v1/types/scan/pause")

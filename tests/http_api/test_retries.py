@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from support.http_server import Received, Rota, Servers, Target, until
 from rota.clock import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from http.server import BaseHTTPRequestHandler
 
 AT_ONCE: dict[str, Any] = {"kind": "fixed", "baseMs": 0}

@@ -140,9 +140,7 @@ def test_type_is_another_word_for_action(serve: Servers) -> None:
         assert "either action or type" in both.json["error"]
 
 
-def test_a_types_settings_change_with_the_file(
-    serve: Servers, tab: Target, tmp_path: Path
-) -> None:
+def test_a_types_settings_change_with_the_file(serve: Servers, tab: Target, tmp_path: Path) -> None:
     made = Rota(tmp_path / "own", config(tab, {"scan": {"maxConcurrent": 1}}))
     made.write_config(made.config)
     rota = serve.adopt(made)
@@ -182,9 +180,7 @@ def test_no_more_tasks_of_a_key_run_at_once_than_allowed(
     assert rota.get(f"/v1/tasks/{tasks[0]}").json["key"] == "profile-1"
 
 
-def test_a_key_that_is_busy_never_stalls_the_rest_of_its_agent(
-    serve: Servers, tab: Target
-) -> None:
+def test_a_key_that_is_busy_never_stalls_the_rest_of_its_agent(serve: Servers, tab: Target) -> None:
     rota = serve(config(tab, {"click": {}}, workerCount=2))
     submit(rota, "click", "first", key="k", params={"hold": "k"})
     tab.wait_for(1)

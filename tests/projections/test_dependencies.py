@@ -91,32 +91,39 @@ def test_many_children_of_one_parent_are_due_in_the_order_they_came() -> None:
 
 # -- parents that do not
 
-ENDS = [failed("p"), cancelled("p", was="assigned"), expired("p")]
+ENDS = [
+    (failed("p"), "dependency p failed"),
+    (cancelled("p", was="assigned"), "dependency p was cancelled"),
+    (expired("p"), "dependency p failed"),
+]
 
 
-@pytest.mark.parametrize("end", ENDS, ids=lambda event: type(event).__name__)
-def test_a_parent_that_did_not_succeed_dooms_its_children(end: e.Event) -> None:
+@pytest.mark.parametrize(("end", "reason"), ENDS, ids=lambda each: type(each).__name__)
+def test_a_parent_that_did_not_succeed_dooms_its_children(end: e.Event, reason: str) -> None:
     state = told(child(), child("d", "p"), child("other", "q"), end)
-    assert state.dependencies.due == {"c": "p", "d": "p"}
+    assert state.dependencies.due == {"c": reason, "d": reason}
     then(state, cancelled("c", was="blocked"), cancelled("d", was="blocked"))
     assert (edges(state), state.dependencies.due) == ({"q": {"other"}}, {})
 
 
 def test_a_doomed_child_dooms_its_own_children_when_it_is_cancelled() -> None:
     state = told(child("c", "p"), child("grandchild", "c"), failed("p"))
-    assert state.dependencies.due == {"c": "p"}
+    assert state.dependencies.due == {"c": "dependency p failed"}
     then(state, cancelled("c", was="blocked"))
-    assert (edges(state), state.dependencies.due) == ({}, {"grandchild": "c"})
+    assert (edges(state), state.dependencies.due) == (
+        {},
+        {"grandchild": "dependency c was cancelled"},
+    )
 
 
 def test_the_first_parent_that_failed_is_the_one_that_is_named() -> None:
     state = told(child(), failed("q"), failed("p"))
-    assert state.dependencies.due == {"c": "q"}
+    assert state.dependencies.due == {"c": "dependency q failed"}
 
 
 def test_a_child_that_is_doomed_stays_so_when_the_others_succeed() -> None:
     state = told(child(), failed("p"), succeeded("q"))
-    assert state.dependencies.due == {"c": "p"}
+    assert state.dependencies.due == {"c": "dependency p failed"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.sim_parts import SimHost, SimLine, SimLog
+from support.sim_parts import SimHost, SimLine, SimLog, actors_of
 
 from rota.actors import messages as m
 from rota.actors import snapshotter
@@ -76,7 +76,9 @@ class Story:
         self.count += 1
         return f"t{self.count}"
 
-    def start(self, attempt: Attempt, ended: Callable[[Outcome], None]) -> Callable[[str], None]:
+    def start(
+        self, attempt: Attempt, ended: Callable[[Outcome], None], _tell: Any
+    ) -> Callable[[str], None]:
         """Run an attempt: keep how to end it."""
         self.started[attempt.task] = ended
         return lambda _reason: None
@@ -110,8 +112,7 @@ class Story:
     def kill(self) -> None:
         """End the server as a power cut does."""
         shard = self.shard
-        retire([shard.dispatcher, shard.pool, shard.webhook, shard.timer, shard.admission])
-        retire(list(shard._queues.values()))
+        retire([*actors_of(shard), *shard._queues.values()])
 
     def events(self, kind: type[Any]) -> list[e.Record]:
         """Give the durable records of one kind."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     Plant = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS = range(200)
+SEEDS = range(1000)
 LONG_US = 1_000_000_000
 
 

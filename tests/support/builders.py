@@ -8,6 +8,7 @@ of one of the decide functions, so it could stand in a real log. The same seed g
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,9 +131,9 @@ def released(task: str = "t1", agent: str = "a1", after: str = "dependencies") -
     return e.TaskReleased(task, agent, after)
 
 
-def revived(task: str = "t1", agent: str = "a1") -> e.TaskRevived:
+def revived(task: str = "t1", agent: str = "a1", waits: list[str] | None = None) -> e.TaskRevived:
     """A new life of a failed task."""
-    return e.TaskRevived(task, agent)
+    return e.TaskRevived(task, agent, waits)
 
 
 def in_batch(batch_id: str, *tasks: e.TaskSubmitted, **fields: Any) -> list[e.Event]:
@@ -386,7 +387,9 @@ class _Play:
             prospects=prospects,
         )
         if isinstance(event, e.TaskSubmitted):
-            self._replace(command, task_id)
+            replaced = self._replace(command, task_id)
+            if replaced is not None and replaced.id in prospects.waits:
+                prospects = prospects._replace(doomed_by=replaced)
         self.record(event, by=command.by)
         self._doom(task_id, prospects)
 
@@ -409,19 +412,21 @@ class _Play:
             return known is not None
         return False
 
-    def _replace(self, command: SubmitTask, task_id: str) -> None:
+    def _replace(self, command: SubmitTask, task_id: str) -> Task | None:
         if command.dedup is None or command.dedup.mode != "replace":
-            return
+            return None
         held = self.state.keys.find(keys.dedup(command.by, command.dedup.key), self._at)
         old = self.state.tasks.get(held.subject) if held is not None else None
-        if old is not None and old.state not in TERMINAL:
-            self.record(decide_cancel(old, f"replaced by {task_id}", "replaced"), by=command.by)
+        if old is None or old.state in TERMINAL:
+            return None
+        self.record(decide_cancel(old, f"replaced by {task_id}", "replaced"), by=command.by)
+        return old
 
     def _doom(self, task_id: str, prospects: Prospects) -> None:
         task = self.state.tasks.get(task_id)
         parent = prospects.doomed_by
         if parent is not None and task is not None and task.state not in TERMINAL:
-            self.record(decide_cancel(task, doom_reason(parent.id, parent), "dependency_failed"))
+            self.record(decide_cancel(task, doom_reason(parent), "dependency_failed"))
 
     def submit_batch(self) -> None:
         dice, state = self._dice, self.state
@@ -480,12 +485,11 @@ class _Play:
     def settle(self) -> None:
         """Settle some of what is due, not all: the actor does it in slices."""
         state = self.state
-        for task_id, parent in list(state.dependencies.due.items())[: self._dice.randrange(1, 4)]:
+        for task_id, reason in list(state.dependencies.due.items())[: self._dice.randrange(1, 4)]:
             task = state.tasks.get(task_id)
             assert task is not None
             assert task.state is BLOCKED
-            if parent:
-                reason = doom_reason(parent, state.tasks.get(parent))
+            if reason:
                 self.record(decide_cancel(task, reason, "dependency_failed"))
             else:
                 event = decide_release(task, self._at)
@@ -509,7 +513,10 @@ class _Play:
         if task is None:
             return
         if why_full(self.state.backlog, self.state.control.limits, (task.agent,)) is None:
-            self.record(decide_revival(task), by="somebody")
+            depends = (task.plan.depends if task.plan is not None else None) or {}
+            prospects = decide_dependencies(depends, "wait", self.state.tasks.get)
+            with suppress(RequestError):
+                self.record(decide_revival(task, prospects, self._at), by="somebody")
 
     # -- attempts
 

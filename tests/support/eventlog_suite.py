@@ -15,7 +15,7 @@ from support.builders import batch, chained, head_of, history, records_of, submi
 from rota.errors import LogUnusable
 from rota.eventlog.codec import subject_of
 from rota.eventlog.port import Head, Snapshot
-from rota.eventlog.replay import PAGE_RECORDS, replay, stored
+from rota.eventlog.replay import PAGE_RECORDS, replay, replay_task, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class EventLogSuite:
     def test_an_empty_log_stands_before_its_first_record(self, log: EventLog) -> None:
         assert log.head() == Head(0, bytes(32))
         assert log.read(0, 10) == []
-        assert log.read_task("t1") == []
+        assert log.read_task("t1", 10) == []
         assert not log.has_task("t1")
         assert log.load_snapshots() == []
         assert log.epoch() == 0
@@ -107,17 +107,22 @@ class EventLogSuite:
         assert len(subjects) > 10
         for subject in subjects:
             own = [r.seq for r in records if subject_of(r.event) == subject]
-            assert [r.seq for r in log.read_task(subject)] == own
+            assert [r.seq for r in log.read_task(subject, 1000)] == own
+            assert [r.seq for r in replay_task(log, subject)] == own
             assert log.has_task(subject)
 
-    def test_the_records_of_a_task_are_limited(self, log: EventLog) -> None:
-        log.append(chained(records_of([submitted("t1")] * 4)), 0, 0)
-        assert [r.seq for r in log.read_task("t1", 2)] == [1, 2]
+    def test_the_records_of_a_task_are_read_a_page_at_a_time(self, log: EventLog) -> None:
+        log.append(chained(records_of([submitted(t) for t in ("t1", "t2", "t1", "t1")])), 0, 0)
+        assert [r.seq for r in log.read_task("t1", 2)] == [1, 3]
+        assert [r.seq for r in log.read_task("t1", 2, after=1)] == [3, 4]
+        assert [r.seq for r in log.read_task("t1", 2, after=2)] == [3, 4]
+        assert log.read_task("t1", 2, after=4) == []
+        assert [r.seq for r in replay_task(log, "t1", after=3)] == [4]
 
     def test_unknown_tasks_have_no_records(self, log: EventLog) -> None:
         log.append(batch(3), 0, 0)
         for odd in ("nobody", "", "t", "x" * 5000, "t1\0", "é"):
-            assert log.read_task(odd) == []
+            assert log.read_task(odd, 10) == []
             assert not log.has_task(odd)
 
     # -- one writer, one order

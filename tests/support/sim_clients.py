@@ -6,12 +6,14 @@ model at that moment.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from support.sim_outside import SimReply
 from support.sim_work import ACTIONS
 
 from rota.actors import messages as m
+from rota.eventlog.replay import stored_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,7 +163,7 @@ class Clients:
         tasks_known = self._world.model.tasks
         wanted = {task.wanted_id for task in tasks}
         known = [at for at in path[:-1] if at in tasks_known and at not in wanted]
-        steps = zip(path, path[1:], strict=False)
+        steps = pairwise(path)
         if any(at in known and to not in tasks_known[at].parents for at, to in steps):
             return False
         return path[0] == path[-1] and 0 < len(path) - 1 - len(known) <= len(tasks)
@@ -212,7 +214,7 @@ class Clients:
 
     def _is_cancelled(self, task_id: str) -> bool:
         needle = b'"kind":"task_cancelled"'
-        return any(needle in item.body for item in self._world.log.read_task(task_id))
+        return any(needle in item.body for item in stored_of(self._world.log, task_id))
 
     def note(self) -> None:
         """Add to a task's log from outside."""
@@ -221,7 +223,7 @@ class Clients:
         if not recent:
             return
         task_id = rng.choice(recent)
-        lines = tuple("y" * rng.choice((1, 20, 200)) for _ in range(rng.randrange(6)))
+        lines = tuple("y" * rng.choice((1, 20, 200)) for _ in range(rng.choice((0, 1, 5, 10))))
         progress = rng.choice((None, 0.5, {"page": 2}))
 
         def check(many: int) -> None:

@@ -261,16 +261,22 @@ class Model:
     def _victim(self, task: ModelTask, taken: Counter[tuple[Any, ...]]) -> ModelTask | None:
         """Find somebody less urgent whose slot alone would let the task run."""
         full = self.full_caps(task, taken)
-        own = {("agent", task.agent): self.limits.inflight_per_agent, ("all",): self.limits.inflight}
+        own = {
+            ("agent", task.agent): self.limits.inflight_per_agent,
+            ("all",): self.limits.inflight,
+        }
         for name in full:
             cap = own.get(name) or self.cap_of(name)
             if not cap or taken[name] > cap:
                 return None
         for other in self.flying.values():
-            if other.agent == task.agent and other.priority > task.priority:
-                if other.event.on_interrupt != "fail":
-                    if all(name in own or name in other.caps for name in full):
-                        return other
+            if (
+                other.agent == task.agent
+                and other.priority > task.priority
+                and other.event.on_interrupt != "fail"
+                and all(name in own or name in other.caps for name in full)
+            ):
+                return other
         return None
 
     # -- the fold ------------------------------------------------------------------------------
@@ -354,10 +360,7 @@ class Model:
                 self.violated(f"{event.task} was admitted although {caps} waited")
             if event.position != total + 1:
                 self.violated(f"{event.task} got position {event.position}, not {total + 1}")
-            if any(self.state_of(parent) != "succeeded" for parent in task.parents):
-                task.state = "blocked"
-            elif event.not_before is not None and event.not_before > record.at:
-                task.state, task.next_at = "scheduled", event.not_before
+            task.state = self._place(task, record)
             self._enter(task, record)
         else:
             task.ended_seq, task.ended_at = record.seq, record.at
@@ -365,6 +368,16 @@ class Model:
                 self.violated(f"{event.task} was rejected although both queues had room")
         for hook in self._hooks[kind]:
             hook(task, record)
+
+    def _place(self, task: ModelTask, record: Record) -> str:
+        """Say where a task belongs that is new, or lives again."""
+        not_before = task.event.not_before
+        if any(self.state_of(parent) != "succeeded" for parent in task.parents):
+            return "blocked"
+        if not_before is not None and not_before > record.at:
+            task.next_at = not_before
+            return "scheduled"
+        return "ready"
 
     def _is_full(self, agent: str) -> bool:
         limits = self.limits
@@ -408,7 +421,7 @@ class Model:
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")
         self._leave(task)
-        task.state = to
+        task.state = to if kind != "task_revived" else self._place(task, record)
         self._fold(task, record, kind)
         if to in FINAL:
             task.ended_seq, task.ended_at = record.seq, record.at
@@ -444,9 +457,9 @@ class Model:
             self.violated(f"attempt {task.attempt} of {task.id} was cut off as {event.attempt}")
         if event.reason == "preempted":
             self._preemption(task, event)
-        elif task.event.on_interrupt == "fail" and task.state == "running":
-            self.then.append(("task_failed", task.id))
-        elif event.reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX:
+        elif (task.event.on_interrupt == "fail" and task.state == "running") or (
+            event.reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX
+        ):
             self.then.append(("task_failed", task.id))
 
     def _preemption(self, victim: ModelTask, event: e.AttemptInterrupted) -> None:
@@ -529,6 +542,4 @@ class Model:
         if task.state != "blocked":
             return task.is_pull and task.event.queue_timeout_ms is None
         parents = [self.tasks.get(parent) for parent in task.parents]
-        return any(
-            parent is None or self._endless(parent, (*under, task.id)) for parent in parents
-        )
+        return any(parent is None or self._endless(parent, (*under, task.id)) for parent in parents)

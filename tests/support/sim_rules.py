@@ -9,7 +9,7 @@ said of its failure) travels in the params of the task and the details of the fa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from support.sim_model import Model, ModelTask
@@ -22,6 +22,10 @@ FLYING = {"assigned", "running"}
 FELL = {"failed", "cancelled"}
 LINES_MAX, LINE_CHARS_MAX, REPORTS_MAX = 12, 80, 5
 """The bounds of a task's notes, which the simulation sets low."""
+
+
+def _is_over(since: int, limit_ms: int | None, now: int) -> bool:
+    return limit_ms is not None and since + limit_ms * 1000 <= now
 
 
 class Rule:
@@ -50,6 +54,14 @@ class Edges(Rule):
                 self.violated(f"{task.id} was admitted although a task it depends on is missing")
         if unmet and self._leads_back(task, unmet):
             self.violated(f"{task.id} closes a cycle of dependencies")
+
+    def on_task_revived(self, task: ModelTask, record: Record) -> None:
+        state_of = self.model.state_of
+        unmet = {parent for parent in task.parents if state_of(parent) != "succeeded"}
+        if set(record.event.waits or ()) != unmet:  # type: ignore[union-attr]
+            self.violated(f"{task.id} lives again, and waits for {record.event}, not {unmet}")
+        if any(state_of(parent) in FELL for parent in unmet):
+            self.violated(f"{task.id} lives again although a task it depends on ended badly")
 
     def _leads_back(self, task: ModelTask, unmet: set[str]) -> bool:
         ahead, seen = list(unmet), set()
@@ -157,12 +169,10 @@ class Clocks(Rule):
             event = task.event
             if event.deadline is not None and event.deadline <= now:
                 self.violated(f"{task.id} is {task.state} after its deadline")
-            if task.state in FLYING and event.timeout_ms is not None:
-                if task.assigned_at + event.timeout_ms * 1000 <= now:
-                    self.violated(f"{task.id} runs on after its timeout")
-            if task.state == "ready" and event.queue_timeout_ms is not None:
-                if task.ready_at + event.queue_timeout_ms * 1000 <= now:
-                    self.violated(f"{task.id} waits on after its queue timeout")
+            if task.state in FLYING and _is_over(task.assigned_at, event.timeout_ms, now):
+                self.violated(f"{task.id} runs on after its timeout")
+            if task.state == "ready" and _is_over(task.ready_at, event.queue_timeout_ms, now):
+                self.violated(f"{task.id} waits on after its queue timeout")
             if task.state == "scheduled" and task.next_at <= now:
                 self.violated(f"{task.id} is not let go although its moment has come")
 
@@ -170,7 +180,7 @@ class Clocks(Rule):
 class Attempts(Rule):
     """Attempts: their numbers, how many there may be, when the next one is."""
 
-    POLICY = {
+    POLICY: ClassVar[dict[str, Any]] = {
         "kind": "exponential",
         "base_ms": 1000,
         "multiplier": 2.0,
@@ -240,12 +250,17 @@ class Attempts(Rule):
         policy, details = self._policy(task), event.details or {}
         if task.charged >= policy["max_attempts"]:
             return False
-        if "retryable" in details:
-            return bool(details["retryable"])
+        if details.get("retryable") is False:
+            return False
         if policy["retry_on"] is None:
-            return event.code not in self.HOPELESS
+            return "retryable" in details or event.code not in self.HOPELESS
         status = details.get("status", 0)
-        classes = {event.code, f"code:{event.code}", f"status:{status}", f"status:{status // 100}xx"}
+        classes = {
+            event.code,
+            f"code:{event.code}",
+            f"status:{status}",
+            f"status:{status // 100}xx",
+        }
         return bool(classes & set(policy["retry_on"]))
 
     @staticmethod

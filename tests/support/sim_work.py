@@ -25,6 +25,11 @@ SHAPES = ("plain", "chain", "fan", "mesh", "ring", "bad")
 S = 1_000_000
 
 
+def _place(name: str) -> str:
+    """Write the placeholder of a parent's result."""
+    return "{{" + name + "}}"
+
+
 class Work:
     """The commands of one run."""
 
@@ -68,8 +73,8 @@ class Work:
         wide = 1000 if self.is_wide else 0
         caps = {name: rng.randint(1, 2) for name in ("scan", "post") if rng.random() < 0.4}
         return Limits(
-            queued=wide or rng.choice((5, 20, 1000, 1000, 1000)),
-            queued_per_agent=wide or rng.choice((3, 8, 100, 100, 100)),
+            queued=wide or rng.choice((5, 20, 1000, 1000, 1000, 1000)),
+            queued_per_agent=wide or rng.choice((3, 8, 100, 100, 100, 100)),
             inflight=rng.choice((1, 3, 6, 20)),
             inflight_per_agent=rng.choice((1, 2, 3, 10)),
             push=rng.choice((1, 2, 4, 10)),
@@ -106,7 +111,7 @@ class Work:
             command = self._keyed(command, params)
             if self.is_drawn("depends"):
                 depends = tuple(self._parent(recent) for _ in range(rng.choice((1, 1, 2, 3))))
-                params["from"] = "{{%s}}" % depends[0]
+                params["from"] = _place(depends[0])
                 command = command._replace(depends=depends)
                 if rng.random() < 0.2:
                     command = command._replace(not_before=now + rng.randrange(60 * S))
@@ -187,7 +192,7 @@ class Work:
             key, digest = self._idempotency(rng.choice("bbbi"))
         return SubmitBatch(
             tuple(tasks),
-            parallelism=rng.choice((None, None, 1, 2)),
+            parallelism=rng.choice((None, 1, 2)),
             callback=rng.choice(HOSTS) if self.is_drawn("callback") else None,
             by="sim",
             idempotency=key,
@@ -214,7 +219,7 @@ class Work:
             depends.append(rng.choice(recent))
         params = dict(task.params or {})
         if depends and isinstance(depends[0], str):
-            params["from"] = "{{%s}}" % depends[0].removeprefix("ref:")
+            params["from"] = _place(depends[0].removeprefix("ref:"))
         ref = "r0" if not at and shape == "fan" else None
         return task._replace(depends=tuple(depends), ref=ref, params=params or None)
 

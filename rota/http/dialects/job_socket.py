@@ -16,7 +16,8 @@ from rota.clock import rfc3339
 from rota.domain import events as e
 from rota.domain.fold import TASK_EVENTS, born, evolve
 from rota.domain.task import TERMINAL
-from rota.eventlog.codec import decode, kind_of
+from rota.eventlog.codec import kind_of
+from rota.eventlog.replay import replay_task
 from rota.http.dialects.browsermanager import view
 from rota.http.problems import HttpProblem
 
@@ -74,25 +75,21 @@ async def _push(
         waiting.cancel()
         changed.clear()
         await call.bridge.durable(lambda: None)
-        for record in _records(call, job_id):
-            if record.seq > seen:
-                seen = record.seq
-                evolve(task, record)
-                if isinstance(record.event, PUSHED):
-                    await _send(socket, "job.transition", task, seen, record)
-
-
-def _records(call: Call, job_id: str) -> list[Record]:
-    return [decode(item.body) for item in call.bridge.shard.log.read_task(job_id)]
+        for record in replay_task(call.bridge.shard.log, job_id, seen):
+            seen = record.seq
+            evolve(task, record)
+            if isinstance(record.event, PUSHED):
+                await _send(socket, "job.transition", task, seen, record)
 
 
 def _replay(call: Call, job_id: str) -> tuple[Task, int]:
     """Give the job as the log tells it up to now: a copy that is ours to change."""
-    first, *rest = _records(call, job_id)
-    task = born(first)
-    for record in rest:
+    records = replay_task(call.bridge.shard.log, job_id)
+    record = next(records)
+    task = born(record)
+    for record in records:
         evolve(task, record)
-    return task, rest[-1].seq if rest else first.seq
+    return task, record.seq
 
 
 async def _send(

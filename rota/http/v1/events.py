@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, STREAMS_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, STREAMS_MAX
 from rota.errors import InvalidRequest
 from rota.eventlog.codec import CLASSES, decode
 from rota.http.dialects import browseros
@@ -79,7 +79,7 @@ async def _scan(
 
 async def feed(call: Call) -> Any:
     """GET /v1/events."""
-    after = call.query_int("after", default=0, low=0, high=1 << 62)
+    after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     wanted = _wanted(call)
     log = call.bridge.shard.log
@@ -110,7 +110,7 @@ async def stream(call: Call) -> Any:
             raise InvalidRequest("header 'Last-Event-ID': must be a seq")
         after = int(last)
     else:
-        after = call.query_int("after", default=default, low=0, high=1 << 62)
+        after = call.query_int("after", default=default, low=0, high=SEQ_MAX)
     wanted = _wanted(call)
     frame = _browseros_frame if _in_dialect(call) else _frame
     if len(call.app.streams) >= STREAMS_MAX:

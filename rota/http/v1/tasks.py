@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
 from rota.domain.task import TaskState
 from rota.errors import NotFound
 from rota.http import views
@@ -58,11 +58,16 @@ async def retry(call: Call) -> Any:
 
 async def events(call: Call) -> Any:
     """GET /v1/tasks/{id}/events."""
+    task_id, log = call.params["id"], call.bridge.shard.log
+    after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
-    records = call.bridge.shard.log.read_task(call.params["id"], limit)
-    if not records:
+    found = log.read_task(task_id, limit, after)
+    if not found and not log.has_task(task_id):
         raise NotFound("task not found")
-    return call.raw(b'{"events":[' + b",".join(r.body for r in records) + b"]}")
+    body = b'{"events":[%b]' % b",".join(each.body for each in found)
+    if len(found) == limit:
+        body += b',"next":%d' % found[-1].seq
+    return call.raw(body + b"}")
 
 
 async def logs(call: Call) -> Any:
