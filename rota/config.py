@@ -31,6 +31,7 @@ BROWSEROS_BATCH_MAX = 100
 BATCH_MAX = 1000
 BROWSEROS_PARALLELISM_MAX = 10
 DEPENDS_MAX = 1000
+BATCH_EDGES_MAX = 50_000
 KEY_CHARS_MAX = 200
 INSTRUCTION_CHARS_MAX = 100_000
 WAIT_MS_MAX = 60_000
@@ -201,7 +202,10 @@ class TypeSettings(Section):
 
 
 class BrowserOSSettings(Section):
-    """What BrowserOS tasks get; the defaults are its document's."""
+    """What BrowserOS tasks get, as in its document, unless `[types.chat]` says otherwise.
+
+    `max_concurrent` lifts the limits of the scheduler that would not let so many run at once.
+    """
 
     agent: str = "browseros"
     max_concurrent: Annotated[
@@ -275,15 +279,14 @@ class Settings(Section):
         """Give the limits that the core goes by."""
         s, agent = self.scheduler, self.agent
         types = {n: t.max_concurrent for n, t in self.types.items() if t.max_concurrent}
-        if CHAT not in self.types:
-            types[CHAT] = self.browseros.max_concurrent
+        chats = types.setdefault(CHAT, self.browseros.max_concurrent)
         jobs, queue = agent.max_concurrent_jobs, agent.max_queue_size
         return Limits(
             queued=queue or s.max_queue_size,
             queued_per_agent=max(queue or 0, s.max_per_agent),
-            inflight=jobs or s.max_inflight,
-            inflight_per_agent=max(jobs or 0, s.max_per_agent_inflight),
-            push=max(jobs or 0, s.worker_count),
+            inflight=max(jobs or s.max_inflight, chats),
+            inflight_per_agent=max(jobs or 0, s.max_per_agent_inflight, chats),
+            push=max(jobs or 0, s.worker_count, chats),
             result_ttl_s=s.result_ttl_sec,
             strategy=s.strategy,
             types=tuple(sorted(types.items())),

@@ -58,7 +58,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
     "browseros": {
-        "scheduler": {"resultTtlSec": 30 * 24 * 3600},
+        "scheduler": {"maxPerAgent": 1000, "resultTtlSec": 30 * 24 * 3600},
         "browseros": {"maxConcurrent": 1, "timeoutMs": 120_000, "timeoutMsMax": 600_000},
     },
     "browsermanager": {

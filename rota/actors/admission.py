@@ -18,7 +18,6 @@ from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import check_cycles, decide_dependencies, doom_reason, resolve
-from rota.domain.fold import first_state
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
@@ -79,16 +78,18 @@ class AdmissionActor(CooperativeActor):
 
     def _submit(self, command: SubmitTask) -> m.Admitted | m.Refused | RequestError:
         self._journal.check_open()
-        if not (command.wanted_id or command.idempotency or command.dedup or command.depends):
-            return self._admit(command, self._new_id(), None, None)
         try:
             known = self._known(command)
             if known is not None:
                 return known
+            decide.check_ahead(command.deadline, self._journal.now())
+            if not (command.wanted_id or command.depends):
+                return self._admit(command, self._new_id(), None, None)
             task_id = self._id_for(command)
             depends = resolve(command.depends)
-            edges = {task_id: depends.values()}
-            check_cycles(edges, self._journal.state.dependencies.waits_for(edges))
+            parents = depends.values()
+            waits_of = self._journal.state.dependencies.waits_for((task_id,), parents)
+            check_cycles({task_id: parents}, waits_of)
             prospects = decide_dependencies(depends, command.on_missing, self._archive.task)
             return self._admit(command, task_id, depends or None, prospects)
         except RequestError as error:
@@ -131,11 +132,13 @@ class AdmissionActor(CooperativeActor):
                 prospects = prospects._replace(doomed_by=replaced)
         record = self._journal.record(event, by=command.by)
         self._doom(task_id, prospects)
-        state_word = first_state(event, record.at).value
-        return m.Admitted(task_id, event.position, record.at, state_word)
+        task = state.tasks.by_id[task_id]
+        return m.Admitted(task_id, event.position, record.at, task.state.value)
 
     def _known(self, command: SubmitTask) -> m.Admitted | None:
         """Give the task that a key stands for already. Raises a RequestError."""
+        if command.idempotency is None and command.dedup is None:
+            return None
         held_keys, now = self._journal.state.keys, self._journal.now()
         if command.idempotency is not None:
             held = held_keys.find(keys.idempotency(command.by, command.idempotency), now)
@@ -149,8 +152,7 @@ class AdmissionActor(CooperativeActor):
                 if dedup.mode == "reject":
                     raise decide.duplicate(dedup.key, held.subject)
                 return self._stands_for(held.subject, "deduplicated")
-        if command.idempotency is not None or dedup is not None:
-            decide.check_keys(len(held_keys.held))
+        decide.check_keys(len(held_keys.held))
         return None
 
     def _stands_for(self, task_id: str, known: str) -> m.Admitted:
@@ -199,6 +201,8 @@ class AdmissionActor(CooperativeActor):
         known = self._known_batch(batch)
         if known is not None:
             return known
+        for command in batch.tasks:
+            decide.check_ahead(command.deadline, self._journal.now())
         state = self._journal.state
         batch_id = "bat_" + self._new_id().removeprefix("tsk_")
         full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
@@ -216,13 +220,16 @@ class AdmissionActor(CooperativeActor):
             list(ids),
             waiting=state.backlog.total,
             find=self._archive.task,
-            waits_of=state.dependencies.waits_for(ids),
+            graph=state.dependencies,
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
         at = self._journal.record(submitted, *tasks, by=batch.by).at
         for task_id, each in zip(ids, prospects, strict=True):
             self._doom(task_id, each)
-        answers = [m.Admitted(t.task, t.position, at, first_state(t, at).value) for t in tasks]
+        states = [state.tasks.by_id[task_id].state.value for task_id in ids]
+        answers = [
+            m.Admitted(t.task, t.position, at, word) for t, word in zip(tasks, states, strict=True)
+        ]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
 
     def _fresh_id(self, command: SubmitTask, taken: dict[str, None]) -> str:

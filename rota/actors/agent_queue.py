@@ -23,7 +23,7 @@ from rota.actors.messages import (
     TaskWaits,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.admission import why_full
+from rota.domain.admission import duplicate, why_full
 from rota.domain.attempts import (
     decide_cancel,
     decide_expiry,
@@ -32,7 +32,6 @@ from rota.domain.attempts import (
     decide_revival,
 )
 from rota.domain.commands import PULL
-from rota.domain.dependencies import decide_dependencies
 from rota.domain.events import AgentPaused, AgentResumed
 from rota.errors import NotFound, QueueFull, RequestError
 
@@ -51,19 +50,13 @@ class QueueActor(CooperativeActor):
     """Keeps one agent's queue."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        journal: Journal,
-        agent: str,
-        dispatcher: ActorRef[Any],
-        find_task: Callable[[str], Task | None],
+        self, runtime: Runtime, journal: Journal, agent: str, dispatcher: ActorRef[Any]
     ) -> None:
-        """Keep the queue of `agent`; `find_task` finds also tasks that have left memory."""
+        """Keep the queue of `agent`."""
         super().__init__(runtime)
         self._journal = journal
         self._agent = agent
         self._dispatcher = dispatcher
-        self._find_task = find_task
 
     def on_receive(self, message: Any) -> None:
         """Keep the order, and end what must end."""
@@ -113,10 +106,11 @@ class QueueActor(CooperativeActor):
         self._journal.answer(message.reply, task.id)
 
     def _revival(self, task: Task) -> Event:
-        state = self._journal.state
-        depends = task.plan.depends if task.plan is not None else None
-        prospects = decide_dependencies(depends or {}, "wait", self._find_task)
-        event = decide_revival(task, prospects, self._journal.now())
+        state, now = self._journal.state, self._journal.now()
+        event = decide_revival(task, now)
+        other = state.keys.rival(task, now)
+        if other is not None:
+            raise duplicate(*other)
         full = why_full(state.backlog, state.control.limits, (task.agent,))
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})

@@ -1,9 +1,10 @@
 """The dispatcher: gives slots away.
 
-In: news of heads, freed slots, pauses, limits. Out: `task_assigned`, `attempt_interrupted` (of who
-makes room for a task that may pre-empt), `type_paused`, `scheduler_paused` and their likes. Keeps
-that no cap is ever exceeded: it asks `Turns` for one task at a time and records each assignment,
-which the slots count, before it asks for the next.
+In: news of heads, freed slots, pauses, limits. Out: `task_assigned`, `task_expired` (of whose turn
+came too late), `attempt_interrupted` (of who makes room for a task that may pre-empt),
+`type_paused`, `scheduler_paused` and their likes. Keeps that no cap is ever exceeded: it asks
+`Turns` for one task at a time and records each assignment, which the slots count, before it asks
+for the next.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from rota.actors.messages import (
 )
 from rota.actors.runtime import CooperativeActor
 from rota.domain import events as e
-from rota.domain.attempts import decide_assignment, decide_preemption
+from rota.domain.attempts import (
+    decide_assignment,
+    decide_expiry,
+    decide_preemption,
+    decide_queue_timeout,
+)
 from rota.domain.dispatch import Turns
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
+    from rota.domain.task import Task
 
 
 class DispatcherActor(CooperativeActor):
@@ -76,8 +83,21 @@ class DispatcherActor(CooperativeActor):
             self.reset()
         turns = self._turns
         while self._may_dispatch() and (task := turns.next()) is not None:
+            if self._is_over(task):
+                continue
             self._journal.record(decide_assignment(task), cause=task.created_seq)
             turns.taken(task)
+
+    def _is_over(self, task: Task) -> bool:
+        """End a task whose time has run out and who is not told of that yet."""
+        if task.deadline is None and task.plan is None:
+            return False
+        now = self._journal.now()
+        event = decide_expiry(task, now) or decide_queue_timeout(task, task.entry, now)
+        if event is not None:
+            self._journal.record(event)
+            self._turns.head_changed(task.agent, task.lane)
+        return event is not None
 
     def _may_dispatch(self) -> bool:
         journal = self._journal
@@ -89,6 +109,8 @@ class DispatcherActor(CooperativeActor):
         state = self._journal.state
         while self._may_dispatch() and (found := self._turns.next_urgent()) is not None:
             task, held_by = found
+            if self._is_over(task):
+                continue
             swap = decide_preemption(task, held_by, state.slots.held_by(task.agent))
             if swap is not None:
                 victim = state.tasks.by_id[swap[0].task]

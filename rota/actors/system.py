@@ -195,9 +195,7 @@ class Shard:
         if ref is None:
             if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
                 self._retire_idle_queues()
-            ref = QueueActor.start(
-                self.runtime, self.journal, agent, self.dispatcher, self.archive.task
-            )
+            ref = QueueActor.start(self.runtime, self.journal, agent, self.dispatcher)
             self._queues[agent] = ref
         return ref
 

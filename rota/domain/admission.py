@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from rota.domain import events as e
-from rota.domain.dependencies import Prospects, check_cycles, decide_dependencies, resolve
-from rota.errors import Conflict, QueueFull, Unprocessable
+from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
+from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,14 @@ class WaitingCounts(Protocol):
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's waiting tasks."""
+        ...
+
+
+class Graph(Protocol):
+    """Who waits for whom already."""
+
+    def waits_for(self, ids: Iterable[str], parents: Iterable[str]) -> WaitsOf:
+        """Give the way to follow edges, if they can lead from `parents` to the new `ids`."""
         ...
 
 
@@ -118,13 +126,15 @@ def decide_batch(
     *,
     waiting: int,
     find: Find,
-    waits_of: WaitsOf,
+    graph: Graph,
 ) -> tuple[list[e.TaskSubmitted], list[Prospects]]:
     """Write down the tasks of a batch for which there is room. Raises InvalidRequest."""
-    refs = [command.ref for command in batch.tasks]
-    depends = [resolve(command.depends, ids, refs) for command in batch.tasks]
-    check_cycles({i: names.values() for i, names in zip(ids, depends, strict=True)}, waits_of)
+    items = Items(ids, [command.ref for command in batch.tasks])
+    depends = [resolve(command.depends, items) for command in batch.tasks]
     known = frozenset(ids)
+    parents = {each for names in depends for each in names.values()} - known
+    edges = {i: names.values() for i, names in zip(ids, depends, strict=True)}
+    check_cycles(edges, graph.waits_for(ids, parents))
     events, prospects = [], []
     for at, command in enumerate(batch.tasks):
         found = decide_dependencies(depends[at], command.on_missing, find, known)
@@ -172,6 +182,13 @@ def rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
         callback=command.callback,
         deadline=command.deadline,
     )
+
+
+def check_ahead(deadline: int | None, now: int) -> None:
+    """Refuse a deadline that has passed. Raises InvalidRequest."""
+    if deadline is not None and deadline <= now:
+        msg = "field 'deadline': is in the past"
+        raise InvalidRequest(msg, details={"field": "deadline"})
 
 
 def check_same(key: str, digest: str | None, known: str | None) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from rota.domain import events as e
 from rota.domain.commands import AGENT_LIMIT, INFLIGHT_LIMIT, Outcome
-from rota.domain.dependencies import doom_reason
 from rota.domain.retry import decide_failure
 from rota.domain.task import (
     ASSIGNED,
@@ -33,7 +32,6 @@ from rota.errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rota.domain.dependencies import Prospects
     from rota.domain.task import Task
 
 INTERRUPTIONS_MAX = 5
@@ -145,8 +143,12 @@ def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpir
     return e.TaskExpired(task.id, task.agent, "queue_timeout", error)
 
 
-def decide_revival(task: Task, prospects: Prospects, now: int) -> e.TaskRevived:
-    """Give a failed task a new life, unless that would end as it begins. Raises Conflict."""
+def decide_revival(task: Task, now: int) -> e.TaskRevived:
+    """Give a failed task a new life, unless its deadline has passed. Raises Conflict.
+
+    Whoever failed before its dependencies were met or its moment had come did so by its deadline:
+    all others have nothing more to wait for.
+    """
     details = {"taskId": task.id, "state": task.state.value}
     if task.state is not FAILED:
         msg = f"only a failed task can be retried; this one is {task.state.value}"
@@ -154,10 +156,7 @@ def decide_revival(task: Task, prospects: Prospects, now: int) -> e.TaskRevived:
     if task.deadline is not None and task.deadline <= now:
         msg = "the task's deadline has passed"
         raise Conflict(msg, code="deadline_passed", details=details, hint="submit it again")
-    if prospects.doomed_by is not None:
-        reason = doom_reason(prospects.doomed_by)
-        raise Conflict(reason, code="dependency_failed", details=details)
-    return e.TaskRevived(task.id, task.agent, list(prospects.waits) or None)
+    return e.TaskRevived(task.id, task.agent)
 
 
 def decide_preemption(

@@ -38,26 +38,47 @@ class Prospects(NamedTuple):
     doomed_by: Task | None = None
 
 
-def resolve(
-    depends: Sequence[str | int], ids: Sequence[str] = (), refs: Sequence[str | None] = ()
-) -> dict[str, str]:
+class Items:
+    """The items of a batch, by index and by ref."""
+
+    def __init__(self, ids: Sequence[str] = (), refs: Sequence[str | None] = ()) -> None:
+        """Give each item its id, and the ref that it may have."""
+        self._ids = ids
+        self._refs = refs
+        self._places: dict[str, list[int]] = {}
+        for at, ref in enumerate(refs):
+            if ref is not None:
+                self._places.setdefault(ref, []).append(at)
+
+    def at(self, index: int) -> tuple[str, str]:
+        """Give the name and the id of an item. Raises InvalidRequest."""
+        if not 0 <= index < len(self._ids):
+            raise _bad(f"there is no item {index} in this batch")
+        return self._refs[index] or str(index), self._ids[index]
+
+    def of_ref(self, name: str) -> tuple[str, str]:
+        """Give the name and the id of the one item of this ref. Raises InvalidRequest."""
+        places = self._places.get(name, [])
+        if len(places) != 1:
+            what = "no item" if not places else "more than one item"
+            raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
+        return name, self._ids[places[0]]
+
+
+def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[str, str]:
     """Give the ids that are meant, by the names the task knows them under. Raises InvalidRequest.
 
-    `ids` and `refs` are those of the items of its batch.
+    `items` are those of its batch.
     """
     found: dict[str, str] = {}
+    items = items or Items()
     for each in depends:
         if isinstance(each, int):
-            if not 0 <= each < len(ids):
-                raise _bad(f"there is no item {each} in this batch")
-            _name(found, refs[each] or str(each), ids[each])
+            _name(found, *items.at(each))
         elif each.startswith(REF):
-            name = each.removeprefix(REF)
-            places = [at for at, ref in enumerate(refs) if ref == name]
-            if len(places) != 1:
-                what = "no item" if not places else "more than one item"
-                raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
-            _name(found, name, ids[places[0]])
+            _name(found, *items.of_ref(each.removeprefix(REF)))
+        elif each.startswith("bat_"):
+            raise _bad(f"'{each[:100]}' is a batch; name its tasks")
         else:
             _name(found, each, each)
     return found

@@ -182,14 +182,10 @@ class TaskDelayed(NamedTuple):
 
 
 class TaskRevived(NamedTuple):
-    """Somebody gave a failed task a new life: its attempts count anew.
-
-    It is where a submission would put it now; `waits` are its dependencies that have not succeeded.
-    """
+    """Somebody gave a failed task a new life: it is ready, and its attempts count anew."""
 
     task: str
     agent: str
-    waits: list[str] | None = None
 
 
 class TaskAssigned(NamedTuple):

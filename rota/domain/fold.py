@@ -26,7 +26,6 @@ from rota.domain.task import (
     Notes,
     Plan,
     Task,
-    TaskState,
     lane_for,
     lane_of,
 )
@@ -36,17 +35,6 @@ if TYPE_CHECKING:
 
 _PLAN_FROM = e.TaskSubmitted._fields.index("key")
 assert e.TaskSubmitted._fields[_PLAN_FROM:] == Plan._fields
-
-
-def first_state(event: e.TaskSubmitted, at: int) -> TaskState:
-    """Say where a task is that was submitted so."""
-    return _place(event.waits, event.not_before, at)
-
-
-def _place(waits: list[str] | None, not_before: int | None, at: int) -> TaskState:
-    if waits:
-        return BLOCKED
-    return SCHEDULED if not_before is not None and not_before > at else READY
 
 
 def born(record: e.Record) -> Task:
@@ -97,18 +85,13 @@ def born(record: e.Record) -> Task:
 def _plan(record: e.Record, event: e.TaskSubmitted, task: Task) -> None:
     """Give a task what it asked for beyond the plain."""
     task.plan = Plan(*event[_PLAN_FROM:])  # type: ignore[arg-type]  # the same fields, in order
-    _enter(record, task, event.waits)
+    if event.waits:
+        task.state = BLOCKED
+        task.waits = set(event.waits)
+    elif event.not_before is not None and event.not_before > record.at:
+        task.state = SCHEDULED
+        task.next_at = event.not_before
     task.lane = lane_for(task)
-
-
-def _enter(record: e.Record, task: Task, waits: list[str] | None) -> None:
-    """Put a task where it belongs that is new, or lives again."""
-    not_before = task.plan.not_before if task.plan is not None else None
-    task.state = _place(waits, not_before, record.at)
-    if task.state is BLOCKED:
-        task.waits = set(waits or ())
-    elif task.state is SCHEDULED:
-        task.next_at = not_before or 0
 
 
 def _released(record: e.Record, task: Task) -> None:
@@ -124,12 +107,11 @@ def _delayed(record: e.Record, task: Task) -> None:
 
 
 def _revived(record: e.Record, task: Task) -> None:
-    event: e.TaskRevived = record.event  # type: ignore[assignment]
+    task.state = READY
     task.ready_at = record.at
     task.finished_at = task.next_at = task.interruptions = 0
     task.spent_before = task.attempt
     task.error = task.error_code = task.error_details = None
-    _enter(record, task, event.waits)
 
 
 def _assigned(record: e.Record, task: Task) -> None:

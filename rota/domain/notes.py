@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LINES_MAX = 1000
 LINE_CHARS_MAX = 2000
 REPORTS_MAX = 1000
+REPORT_BYTES_MAX = 4096
 LEVELS = ("debug", "info", "warning", "error")
 FULL = f"further lines are dropped: a task keeps {LINES_MAX}"
 

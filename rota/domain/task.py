@@ -77,7 +77,7 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
 }
 """The legal moves: from a state, by an event, to a state.
 
-A submitted or revived task is ready, or blocked by its dependencies, or scheduled for later.
+A submitted task is ready, or blocked by its dependencies, or scheduled for later.
 """
 
 ORDERLY = "shutdown"
@@ -215,6 +215,12 @@ class Task:
     def is_terminal(self) -> bool:
         """Whether nothing can change it any more."""
         return self.state in TERMINAL
+
+    @property
+    def retries(self) -> int:
+        """Count the retries of this life, the one that it waits for among them."""
+        spent = self.attempt - self.spent_before
+        return spent if self.state in WAITING else max(spent - 1, 0)
 
     def to_row(self) -> list[Any]:
         """Give all fields in the order of `ROW`, for a snapshot."""

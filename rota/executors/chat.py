@@ -19,6 +19,7 @@ import orjson
 
 from rota.config import RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
+from rota.domain.notes import REPORT_BYTES_MAX
 from rota.domain.values import is_too_deep
 from rota.executors.http import HttpExecutor, failure, too_deep, too_large
 from rota.executors.port import Note
@@ -30,7 +31,6 @@ READ_BYTES = 1 << 14
 STREAM_BYTES_MAX = 64 << 20
 PROGRESS_EVERY_S = 0.2
 PROGRESS_MAX = 1000
-PROGRESS_BYTES_MAX = 4096
 SAMPLE_BYTES_MAX = 200
 
 DEFAULTS: dict[str, Any] = {
@@ -53,8 +53,7 @@ class ChatExecutor(HttpExecutor):
 
     def refusal(self, attempt: Attempt) -> Outcome | None:
         """Refuse an attempt that has nothing to say."""
-        instruction = attempt.params.get("instruction")
-        if not isinstance(instruction, str) or not instruction.strip():
+        if not _text(attempt.params.get("instruction")).strip():
             error = "params.instruction must be a text, and not blank"
             return Outcome(ok=False, code="bad_params", error=error)
         if not isinstance(attempt.params.get("llmConfig"), dict | None):
@@ -64,7 +63,7 @@ class ChatExecutor(HttpExecutor):
 
     def body(self, attempt: Attempt) -> dict[str, Any]:
         """Merge llmConfig over the defaults; the conversation and the message stay."""
-        own = {"conversationId": str(uuid4()), "message": attempt.params["instruction"]}
+        own = {"conversationId": str(uuid4()), "message": _text(attempt.params["instruction"])}
         return own | DEFAULTS | (attempt.params.get("llmConfig") or {}) | own
 
     def complaint(self, status: int, text: str, reason: str) -> str:
@@ -208,7 +207,7 @@ class _Chat:
                 self._malformed = data[:SAMPLE_BYTES_MAX]
                 continue
             self._last = data, value
-            if len(data) <= PROGRESS_BYTES_MAX and not is_too_deep(data, value):
+            if len(data) <= REPORT_BYTES_MAX and not is_too_deep(data, value):
                 self.progress.take(value)
 
     def outcome(self, stray: bytes) -> Outcome:
@@ -221,6 +220,13 @@ class _Chat:
         if is_too_deep(data, value):
             return too_deep("the chat's result")
         return Outcome(ok=True, result=value)
+
+
+def _text(instruction: Any) -> str:
+    """Give an instruction as it is said; a parent's result that is no text is said as JSON."""
+    if instruction is None or isinstance(instruction, str):
+        return instruction or ""
+    return orjson.dumps(instruction).decode()
 
 
 def _no_result(sample: bytes) -> Outcome:

@@ -22,7 +22,7 @@ from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
-from rota.http.dialects import browsermanager, pinchtab
+from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import Route, routes_for
@@ -42,6 +42,7 @@ logger = logging.getLogger("rota.http")
 NEEDS_RESTART = ("executors", "webhooks", "server", "browsermanager")
 _PROBLEMS = {
     pinchtab.NAME: pinchtab.problem,
+    browseros.NAME: browseros.problem,
     browsermanager.NAME: browsermanager.problem,
 }
 _JOB_PATHS = ("/api/", "/ws/jobs")
@@ -119,17 +120,18 @@ class App:
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
         path = _path_of(request)
         dialect = browsermanager.NAME if path.startswith(_JOB_PATHS) else ""
+        call = None
         try:
             route, params = self._match(request.method, path)
             dialect = route.dialect
             by = self._admit(request, route)
-            call = Call(self, request, request_id, path, params, by)
+            call = Call(self, request, request_id, path, params, by, dialect)
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
             if isinstance(error, LogError):
                 error = InternalFault(error.message)
                 error.status = 503
-            answer = self._problem(error, request_id, dialect)
+            answer = self._problem(error, request_id, call.dialect if call else dialect)
         except ConnectionResetError:
             answer = web.Response(status=400)  # the client has left: nobody reads this
         except Exception:

@@ -41,7 +41,7 @@ _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("app", "bridge", "by", "params", "path", "request", "request_id")
+    __slots__ = ("app", "bridge", "by", "dialect", "params", "path", "request", "request_id")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Call:
         path: str,
         params: dict[str, str],
         by: str,
+        dialect: str,
     ) -> None:
         """Bundle what a handler needs."""
         self.app = app
@@ -60,6 +61,7 @@ class Call:
         self.params = params
         self.by = by
         self.path = path
+        self.dialect = dialect
 
     def now(self) -> int:
         """Give the present moment."""

@@ -1,8 +1,9 @@
 """In-process event handlers: plain or async functions that are called with every durable fact.
 
-They are called one after the other, fact by fact, in the order of the log; what they raise is
-logged and hurts nobody. The facts come from the log, so a slow handler delays only itself and the
-handlers after it, never the scheduler. They hear of what happens from the start of the server on.
+They are called one after the other, fact by fact, in the order of the log; whatever they raise is
+logged and hurts nobody. The facts come from the log and plain functions run in a thread of their
+own, so a slow handler delays only itself and the handlers after it, never the scheduler. They hear
+of what happens from the start of the server on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
+from contextlib import suppress
 from importlib import import_module
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import ConfigError
@@ -44,6 +48,51 @@ def load_handler(path: str) -> Handler:
     return handler
 
 
+class HandlerThread:
+    """Calls plain functions one after the other; one that never ends keeps nobody from leaving."""
+
+    def __init__(self) -> None:
+        """Start the thread with the first call."""
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def call(self, handler: Handler, record: Record) -> Any:
+        """Give what the handler returns, or raise what it raises."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if not ended.done():
+                ended.set_result((value, error))
+
+        def run() -> None:
+            value, raised = None, None
+            try:
+                value = handler(record)
+            except BaseException as error:  # noqa: BLE001 - SystemExit, too, is only told
+                raised = error
+            loop.call_soon_threadsafe(settle, value, raised)
+
+        self._calls.put(run)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="rota-handlers", daemon=True)
+            self._thread.start()
+        value, error = await ended
+        if error is not None:
+            raise HandlerFailed from error
+        return value
+
+    def _run(self) -> None:
+        while True:
+            call = self._calls.get()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                call()
+
+
+class HandlerFailed(Exception):  # noqa: N818 - its cause is the error
+    """A handler raised something, be it an exit or a cancellation."""
+
+
 class EventHandlers:
     """Calls handlers with what becomes durable."""
 
@@ -53,6 +102,7 @@ class EventHandlers:
         self._handlers = handlers
         self._after = shard.journal.durable_seq
         self._news = asyncio.Event()
+        self._thread = HandlerThread()
         shard.listeners.append(self._committed)
 
     def _committed(self, seq: int) -> None:
@@ -77,8 +127,22 @@ class EventHandlers:
     async def _tell(self, record: Record) -> None:
         for handler in self._handlers:
             try:
-                waiting = handler(record)
-                if inspect.isawaitable(waiting):
-                    await waiting
-            except Exception:
+                if inspect.iscoroutinefunction(handler):
+                    await _guarded(handler(record))
+                else:
+                    waiting = await self._thread.call(handler, record)
+                    if inspect.isawaitable(waiting):
+                        await _guarded(waiting)
+            except HandlerFailed:
                 logger.exception("an event handler failed on seq %d; it goes on", record.seq)
+
+
+async def _guarded(waiting: Awaitable[None]) -> None:
+    """Await a handler; only our own cancellation passes. Raises HandlerFailed for all else."""
+    task = asyncio.current_task()
+    try:
+        await waiting
+    except BaseException as error:
+        if task is not None and task.cancelling():
+            raise
+        raise HandlerFailed from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -35,7 +36,7 @@ from rota.config import (
     URL_CHARS_MAX,
     RetrySettings,
 )
-from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX
+from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -47,10 +48,15 @@ PRIORITY_WORDS = {"critical": 0, "high": 1, "normal": 2, "medium": 2, "low": 3}
 
 def _named(text: str) -> str:
     """Refuse blank names and control characters."""
+    return _printable(not_blank(text))
+
+
+def not_blank(text: str) -> str:
+    """Refuse a text that says nothing."""
     if not text.strip():
         msg = "must not be blank"
         raise ValueError(msg)
-    return _printable(text)
+    return text
 
 
 def _printable(text: str) -> str:
@@ -96,10 +102,18 @@ def _own_id(text: str) -> str:
     if not _OWN_ID.fullmatch(text):
         msg = "must be letters, digits and . _ : - only"
         raise ValueError(msg)
-    if text.startswith(("tsk_", "bat_")) or text in ("batch", "stats"):
-        msg = "must not be batch or stats nor begin with tsk_ or bat_, which are rota's own"
+    if text.startswith(("tsk_", "bat_", "ref:")) or text in ("batch", "stats"):
+        msg = "must not be batch or stats nor begin with tsk_, bat_ or ref:, which are rota's own"
         raise ValueError(msg)
     return text
+
+
+def _short(report: Any) -> Any:
+    """Refuse a report that is too large to be kept a thousand times."""
+    if len(orjson.dumps(report)) > REPORT_BYTES_MAX:
+        msg = f"must not be larger than {REPORT_BYTES_MAX} bytes"
+        raise ValueError(msg)
+    return report
 
 
 AgentId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
@@ -231,7 +245,7 @@ class LogBody(NativeBody):
 class ProgressBody(NativeBody):
     """POST /v1/tasks/{id}/progress."""
 
-    progress: dict[str, Any] | float | str
+    progress: Annotated[dict[str, Any] | int | float | str, AfterValidator(_short)]
 
 
 class ReasonBody(NativeBody):

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
+from rota.domain.task import TaskState
 from rota.domain.values import DEPTH_MAX, is_too_deep
-from rota.errors import InvalidRequest, RotaError
+from rota.errors import Conflict, InvalidRequest, RotaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import ValidationError
 
 RETRY_AFTER_S = {429: "1", 503: "2"}
@@ -40,6 +43,19 @@ def native_body(error: RotaError, request_id: str) -> dict[str, Any]:
         body["details"] = error.details
     body["requestId"] = request_id
     return body
+
+
+def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
+    """Say what an error says of a task's state in a dialect's words."""
+    state = error.details.get("state")
+    if not isinstance(error, Conflict) or state is None:
+        return error
+    word = words[TaskState(state)]
+    message = error.message.removesuffix(state) + word
+    if not error.message.endswith(state):
+        message = error.message
+    details = {**error.details, "state": word}
+    return Conflict(message, code=error.code, details=details, hint=error.hint)
 
 
 def response(error: RotaError, body: dict[str, Any]) -> web.Response:

@@ -73,10 +73,8 @@ def command_from(
 
 
 def written(retry: RetrySettings | None) -> dict[str, Any] | None:
-    """Write a policy as events carry it; None if it never tries again."""
-    if retry is None or retry.max_attempts == 1:
-        return None
-    return retry.policy().to_dict()
+    """Write a policy as events carry it; None if it is the plain one, which never tries again."""
+    return retry.policy().to_dict() or None if retry is not None else None
 
 
 def keyed(call: Call, command: Any, given: str | None, raw: Any) -> Any:
@@ -84,21 +82,21 @@ def keyed(call: Call, command: Any, given: str | None, raw: Any) -> Any:
 
     `raw` is the parsed body: a repeat must say the same.
     """
-    headers = call.request.headers
-    header = headers.get("X-Idempotency-Key") or headers.get("Idempotency-Key")
-    if header is None and given is None:
+    keys = {given} if given is not None else set()
+    for name in ("X-Idempotency-Key", "Idempotency-Key"):
+        for header in call.request.headers.getall(name, ()):
+            try:
+                keys.add(KEY.validate_python(header))
+            except ValidationError as error:
+                raise _bad(name, error.errors()[0]["msg"], "header") from None
+    if not keys:
         return command
-    if header is not None:
-        try:
-            header = KEY.validate_python(header)
-        except ValidationError as error:
-            raise _bad("X-Idempotency-Key", error.errors()[0]["msg"], "header") from None
-        if given is not None and given != header:
-            raise _bad("idempotencyKey", "differs from the header X-Idempotency-Key")
+    if len(keys) > 1:
+        raise _bad("idempotencyKey", "the body and the headers give different ones")
     said = {name: value for name, value in raw.items() if name != "idempotencyKey"}
     text = orjson.dumps([call.path, said], option=orjson.OPT_SORT_KEYS)
     digest = blake2b(text, digest_size=16).hexdigest()
-    return command._replace(idempotency=header or given, digest=digest)
+    return command._replace(idempotency=keys.pop(), digest=digest)
 
 
 async def admitted(call: Call, command: SubmitTask) -> Admitted:
@@ -127,13 +125,10 @@ async def submit_one(call: Call, command: SubmitTask, waiting: str | None = None
 
 
 def deadline_us(text: str | None, now: int) -> int | None:
-    """Read a deadline that must lie ahead, within reason."""
+    """Read a deadline; whether it lies ahead is admission's to say, who knows repeats."""
     if text is None:
         return None
-    at = moment_us(text)
-    if at <= now:
-        raise _bad("deadline", "is in the past")
-    return _within_reason("deadline", at, now)
+    return _within_reason("deadline", moment_us(text), now)
 
 
 def _not_before(body: Any, now: int) -> int | None:

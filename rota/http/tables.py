@@ -20,23 +20,29 @@ if TYPE_CHECKING:
     from rota.http.call import Call
 
     View = Callable[[Task], dict[str, Any]]
+    Words = Mapping[str, frozenset[TaskState]]
 
+NO_OWN: Mapping[str, Words] = {}
 SLICE_TASKS = 5000
 
 
 async def list_tasks(
     call: Call,
-    words: Mapping[str, frozenset[TaskState]],
+    words: Words,
     *,
     rows: int,
     rows_max: int,
     dialect: str | None = None,
     hide_rejected: frozenset[str] = frozenset(),
+    own: Mapping[str, Words] = NO_OWN,
 ) -> tuple[list[Task], str | None]:
-    """Give the tasks that the query asks for, and the cursor of the next page if there is one."""
+    """Give the tasks that the query asks for, and the cursor of the next page if there is one.
+
+    `words` are those for states; tasks of the dialects in `own` go by their own.
+    """
     agent = call.query("agentId")
     action = call.query("type") or call.query("action") or call.query("jobType")
-    states = _states(call.query("state") or call.query("status"), words)
+    states, own_states = _states(call.query("state") or call.query("status"), words, own)
     batch = call.query("batchId")
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
@@ -49,7 +55,7 @@ async def list_tasks(
         task = tasks[at]
         if (
             (agent is None or task.agent == agent)
-            and (states is None or task.state in states)
+            and (states is None or task.state in own_states.get(task.dialect, states))
             and (action is None or task.action == action)
             and (dialect is None or task.dialect == dialect)
             and not (task.state is REJECTED and task.dialect in hide_rejected)
@@ -72,10 +78,11 @@ async def answer_list(
     rows: int,
     rows_max: int,
     hide_rejected: frozenset[str] = frozenset(),
+    own: Mapping[str, Words] = NO_OWN,
 ) -> Any:
     """Answer with a page of tasks in some view."""
     tasks, cursor = await list_tasks(
-        call, words, rows=rows, rows_max=rows_max, hide_rejected=hide_rejected
+        call, words, rows=rows, rows_max=rows_max, hide_rejected=hide_rejected, own=own
     )
 
     def page() -> dict[str, Any]:
@@ -89,14 +96,19 @@ async def answer_list(
 
 
 def _states(
-    text: str | None, words: Mapping[str, frozenset[TaskState]]
-) -> frozenset[TaskState] | None:
+    text: str | None, words: Words, own: Mapping[str, Words]
+) -> tuple[frozenset[TaskState] | None, dict[str, frozenset[TaskState]]]:
+    """Say which states are asked for, and which of the tasks that have their own words."""
     if not text:
-        return None
-    found: set[TaskState] = set()
-    for word in text.split(","):
-        if word.strip() not in words:
-            msg = f"unknown state '{word.strip()[:50]}'; use {', '.join(sorted(words))}"
+        return None, {}
+    asked = [word.strip() for word in text.split(",")]
+    known = set(words).union(*own.values())
+    for word in asked:
+        if word not in known:
+            msg = f"unknown state '{word[:50]}'; use {', '.join(sorted(known))}"
             raise InvalidRequest(msg, details={"field": "state"})
-        found |= words[word.strip()]
-    return frozenset(found)
+    return _meant(asked, words), {name: _meant(asked, each) for name, each in own.items()}
+
+
+def _meant(asked: list[str], words: Words) -> frozenset[TaskState]:
+    return frozenset(state for word in asked for state in words.get(word, ()))

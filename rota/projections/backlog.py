@@ -45,9 +45,7 @@ class Backlog:
         return counts
 
     def on_submitted(self, record: Record, task: Task) -> None:
-        """Queue a task that is new or lives again, or set it aside."""
-        if task.entry:
-            return
+        """Queue a new task, or set it aside."""
         if task.state is READY:
             self._enter(task, record.seq)
         else:

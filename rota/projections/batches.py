@@ -48,13 +48,14 @@ class Batches:
         if batch is not None and not was_terminal and task.state in TERMINAL:
             batch.fates[task.state.value] += 1
 
-    def on_task_revived(self, record: Record, task: Task) -> None:
-        """Take back a task that lives again."""
+    def on_task_revived(self, record: Record, task: Task) -> Batch | None:
+        """Take back a task that lives again; give its batch."""
         del record
         batch = self._of(task)
         if batch is not None:
             batch.fates["failed"] -= 1
             batch.finished_at = 0
+        return batch
 
     def on_finished(self, record: Record) -> Batch | None:
         """Note that all of a batch has ended."""

@@ -36,13 +36,37 @@ class Dependencies:
         self.children: dict[str, dict[str, Task]] = {}
         self.due: dict[str, str] = {}
 
-    def waits_for(self, ids: Iterable[str]) -> Callable[[str], Iterable[str]]:
-        """Give the way to follow existing edges, as far as they can lead to these new ids.
+    def waits_for(
+        self, ids: Iterable[str], parents: Iterable[str]
+    ) -> Callable[[str], Iterable[str]]:
+        """Give the way to follow existing edges, if they can lead from `parents` to the new `ids`.
 
-        A cycle leads through a task that waits for one of them already; if none does, there is
-        nothing to follow, and most submissions cost no walk through the graph.
+        A cycle leads through a task that waits for one of `ids` already, down to one of `parents`;
+        if they do not meet there is nothing to follow, and most submissions cost no walk.
         """
-        return self._waits_of if any(each in self.children for each in ids) else _nothing
+        return self._waits_of if self._meet(ids, parents) else _nothing
+
+    def _meet(self, ids: Iterable[str], parents: Iterable[str]) -> bool:
+        """Walk down from `ids` and up from `parents` in turns; the shorter walk decides."""
+        below = {each for each in ids if each in self.children}
+        above = set(parents)
+        down, up = list(below), list(above)
+        if not below.isdisjoint(above):
+            return True
+        while down and up:
+            for child in self.children.get(down.pop(), ()):
+                if child in above:
+                    return True
+                if child not in below:
+                    below.add(child)
+                    down.append(child)
+            for parent in self._waits_of(up.pop()):
+                if parent in below:
+                    return True
+                if parent not in above:
+                    above.add(parent)
+                    up.append(parent)
+        return False
 
     def _waits_of(self, task_id: str) -> Iterable[str]:
         task = self._tasks.get(task_id)

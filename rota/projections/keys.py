@@ -44,6 +44,12 @@ class Keys:
         held = self.held.get(name)
         return held if held is not None and (not held.ends or now < held.ends) else None
 
+    def rival(self, task: Task, now: int) -> tuple[str, str] | None:
+        """Give the dedup key of a task and who else holds it, if anybody does."""
+        key = task.plan.dedup if task.plan is not None else None
+        held = self.find(dedup(task.by, key), now) if key is not None else None
+        return (key or "", held.subject) if held is not None and held.subject != task.id else None
+
     def on_submitted(self, record: Record, task: Task) -> None:
         """Hold the keys of a new task."""
         plan = task.plan
@@ -93,6 +99,14 @@ class Keys:
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
             self._end(name, batch.id, record.at + IDEMPOTENCY_US)
+
+    def on_batch_revived(self, batch: Batch) -> None:
+        """Hold the key of a batch on, of which a task lives again."""
+        if batch.idempotency is not None:
+            name = idempotency(batch.by, batch.idempotency)
+            held = self.held.get(name)
+            if held is not None and held.subject == batch.id:
+                self.held[name] = held._replace(ends=0)
 
     def _end(self, name: Name, subject: str, ends: int) -> None:
         held = self.held.get(name)

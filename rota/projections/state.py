@@ -74,12 +74,10 @@ class State:
             ),
             e.TaskDelayed: (FOLDS[e.TaskDelayed], dependencies.on_settled),
             e.TaskRevived: (
-                self.batches.on_task_revived,
-                self.keys.on_revived,
+                self._on_revived,
                 self.deliveries.on_revived,
                 FOLDS[e.TaskRevived],
-                dependencies.on_submitted,
-                backlog.on_submitted,
+                backlog.on_ready,
             ),
             e.TaskLogged: (FOLDS[e.TaskLogged],),
             e.TaskProgressed: (FOLDS[e.TaskProgressed],),
@@ -176,6 +174,13 @@ class State:
             self.keys.on_ended(record, task)
         if task.waits is not None or task.id in self.dependencies.children:
             self.dependencies.on_ended(record, task)
+
+    def _on_revived(self, record: e.Record, task: Task) -> None:
+        """Fold what a new life means for what a task belongs to."""
+        batch = self.batches.on_task_revived(record, task)
+        if batch is not None:
+            self.keys.on_batch_revived(batch)
+        self.keys.on_revived(record, task)
 
     def _on_batch_finished(self, record: e.Record) -> None:
         batch = self.batches.on_finished(record)

@@ -195,9 +195,10 @@ class Bench:
         self.shard.start()
         self.host.run()
 
-    def crash(self) -> None:
-        """Lose everything but the log, and start again."""
+    def crash(self, away_s: int = 0) -> None:
+        """Lose everything but the log, and start again, maybe much later."""
         self.close()
+        self.host.clock.advance_us(away_s * 1_000_000)
         self.start()
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ECHO = SubmitTask("ann", "echo", "builtin")
 RETRY = {"kind": "linear", "base_ms": 1000, "max_attempts": 3}
+S = 1_000_000
 HOOK = "https://one.example/hook"
 
 
@@ -602,6 +603,65 @@ def test_a_parent_revived_before_its_children_are_settled_dooms_them_by_its_fail
     queue = bench.shard.queue("ann")
     bench.ask(queue, lambda reply: m.ReviveTask(parent, "", reply))
     assert {bench.task(child).error for child in children} == {f"dependency {parent} failed"}
+
+
+def test_who_ran_out_of_time_before_its_turn_is_not_revived(bench: Bench) -> None:
+    parent = bench.submit(ECHO)
+    soon = bench.host.clock.now_us() + 5 * S
+    child = bench.submit(ECHO._replace(depends=(parent,), deadline=soon))
+    later = bench.submit(ECHO._replace(not_before=soon + 60 * S, deadline=soon))
+    bench.wait(6)
+    assert (bench.state(child), bench.state(later)) == ("failed", "failed")
+    for task in (child, later):
+        with pytest.raises(Conflict, match="deadline has passed"):
+            bench.revive(task)
+
+
+def test_a_task_that_waited_too_long_can_wait_again(make: Any) -> None:
+    bench = make(Limits(inflight=1))
+    running = bench.submit(ECHO)
+    task = bench.submit(ECHO._replace(queue_timeout_ms=1000))
+    bench.wait(2)
+    assert bench.task(task).error_code == "queue_timeout_exceeded"
+    bench.revive(task)
+    assert bench.state(task) == "ready"
+    bench.end(running)
+    assert bench.running == [task]
+
+
+def test_a_task_is_not_revived_beside_another_of_its_dedup_key(bench: Bench) -> None:
+    alone = ECHO._replace(dedup=Dedup("x"))
+    first = bench.submit(alone)
+    bench.end(first, BAD)
+    second = bench.submit(alone)
+    with pytest.raises(Conflict, match="dedup key 'x'"):
+        bench.revive(first)
+    assert bench.running == [second]
+
+
+def test_the_key_of_a_batch_is_held_while_one_of_its_tasks_lives_again(bench: Bench) -> None:
+    batch = bench.submit_batch(ECHO, idempotency="k", digest="d")
+    (task,) = (each.task for each in batch.tasks)
+    bench.end(task, BAD)
+    bench.revive(task)
+    bench.wait(25 * 3600)
+    fresh = bench.submit_batch(ECHO, idempotency="k", digest="d")
+    assert (fresh.batch, fresh.known) == (batch.batch, "idempotent")
+
+
+def test_what_is_overdue_after_a_restart_ends_instead_of_being_dispatched(make: Any) -> None:
+    bench = make(Limits(inflight=1))
+    running = bench.submit(ECHO)
+    late = bench.submit(ECHO._replace(deadline=bench.host.clock.now_us() + 5 * S))
+    tired = bench.submit(ECHO._replace(queue_timeout_ms=1000))
+    good = bench.submit(ECHO)
+    bench.crash(away_s=3600)
+    assert bench.running == [running]
+    bench.end(running)
+    assert bench.running == [good]
+    assert bench.kinds(late)[1:] == ["TaskExpired"]
+    assert bench.kinds(tired)[1:] == ["TaskExpired"]
+    assert bench.task(late).error == "deadline exceeded while queued"
 
 
 # -- pauses

@@ -240,9 +240,29 @@ def test_a_migration_is_never_tried_again(
 def test_a_migration_is_never_tried_again_whatever_the_client_asks_for(
     agents: Agents, agent: Agent
 ) -> None:
-    job_id = agent.enqueue("db_migration", BUSY, maxRetries=5)
+    body = {"jobType": "db_migration", "payload": {}, "maxRetries": 5}
+    answer = agent.post("/api/jobs", body)
+    assert (answer.status, answer.json["code"]) == (400, -1400)
+    assert "never tried again" in answer.json["msg"]
+    job_id = agent.enqueue("db_migration", BUSY, maxRetries=0)
     assert agent.finish(job_id)["status"] == "failed"
     assert len(agents.browser.of(job_id)) == 1
+
+
+def test_a_type_without_a_policy_has_the_documents_backoff_if_asked_to_retry(
+    agents: Agents,
+) -> None:
+    agent = agents.start(types={"plain": {}})
+    job = agent.job(agent.enqueue("plain", BUSY, maxRetries=4))
+    assert job["maxRetries"] == 4
+
+
+def test_the_retry_that_a_job_waits_for_counts(agents: Agents) -> None:
+    slow = {"kind": "fixed", "baseMs": 60_000, "maxAttempts": 3}
+    agent = agents.start(types={"browser_start": {"retry": slow}})
+    job_id = agent.enqueue("browser_start", BUSY)
+    until(lambda: "nextRetryAt" in agent.job(job_id), what="the job waits for its retry")
+    assert (agent.job(job_id)["status"], agent.job(job_id)["retryCount"]) == ("queued", 1)
 
 
 def test_a_condition_of_one_type_is_none_of_another(agents: Agents, agent: Agent) -> None:

@@ -27,6 +27,8 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, running_process, until
 
+from rota.presets import with_presets
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -335,6 +337,52 @@ def test_max_concurrent_holds_also_when_the_type_is_configured(serve: Servers, c
     assert chat.peak == 1
 
 
+def test_what_the_type_says_goes_before_what_all_of_them_get(serve: Servers, chat: Chat) -> None:
+    kind = {
+        "executor": "chat",
+        "maxConcurrent": 2,
+        "timeoutMs": 5000,
+        "timeoutMsMax": 7000,
+        "retry": {"maxAttempts": 2, "baseMs": 30},
+    }
+    rota = serve(with_chat(chat) | {"types": {"chat": kind}})
+    task = rota.task(submit(rota, "look"))
+    assert (task["timeoutMs"], task["maxRetries"]) == (5000, 1)
+    assert task["retryPolicy"]["backoffMs"] == 30
+    assert stats(rota)["maxConcurrent"] == 2
+    answer = rota.post("/tasks", {"instruction": "look", "timeoutMs": 7001})
+    assert (answer.status, answer.json["details"]) == (400, {"field": "timeoutMs"})
+
+
+def test_a_whole_batch_fits_behind_what_waits_already(serve: Servers, chat: Chat) -> None:
+    config = with_presets(with_chat(chat), ("browseros",))
+    rota = serve(config)
+    assert rota.get("/v1/config").json["scheduler"]["resultTTLSec"] == 30 * 24 * 3600
+    hold_the_slot(rota, chat)
+    for _ in range(3):
+        tasks = [{"instruction": f"task {n}"} for n in range(100)]
+        assert rota.post("/tasks/batch", {"tasks": tasks}).status == 201
+
+
+def test_a_state_is_asked_for_in_the_words_of_the_tasks_own_dialect(rota: Rota, chat: Chat) -> None:
+    running = hold_the_slot(rota, chat)
+    pending = submit(rota, "wait")
+    other = rota.submit(action="waits")
+
+    def listed(query: str) -> set[str]:
+        return {task["taskId"] for task in rota.get(f"/tasks?{query}").json["tasks"]}
+
+    assert listed("state=queued") == {other}
+    assert listed("state=pending") == {pending}
+    assert listed("state=pending,queued,running") == {running, pending, other}
+    assert listed("state=pending&view=browseros") == {pending, other}
+
+
+def test_an_empty_batch_is_told_what_it_lacks(rota: Rota) -> None:
+    answer = rota.post("/tasks/batch", {"tasks": []})
+    assert (answer.status, answer.json["details"]) == (400, {"field": "tasks"})
+
+
 def test_max_concurrent_can_be_changed_while_the_server_runs(
     serve: Servers, chat: Chat, tmp_path: Path
 ) -> None:
@@ -482,12 +530,9 @@ def test_an_own_id_that_is_also_a_path_is_refused_or_can_be_found(rota: Rota, ow
         assert answer.status == 400, json.dumps(answer.json)
 
 
-def test_an_own_id_that_looks_like_a_ref_is_refused_or_can_be_depended_on(rota: Rota) -> None:
+def test_an_own_id_that_looks_like_a_ref_is_refused(rota: Rota) -> None:
     answer = rota.post("/tasks", {"instruction": "first", "taskId": "ref:first"})
-    if answer.status == 201:
-        completed(rota, submit(rota, "then", dependsOn=["ref:first"]))
-    else:
-        assert answer.status == 400
+    assert (answer.status, answer.json["details"]) == (400, {"field": "taskId"})
 
 
 # -- retry by hand -------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def refused(rota: Rota, field: str, **body: Any) -> None:
         assert field.rpartition(".")[2] in found["error"]
 
 
-@pytest.mark.parametrize("value", ["", None, 5, ["x"], {"a": 1}, True, "x" * 100_001])
+@pytest.mark.parametrize("value", ["", "  \n", None, 5, ["x"], {"a": 1}, True, "x" * 100_001])
 def test_an_instruction_is_a_text(rota: Rota, value: Any) -> None:
     refused(rota, "instruction", instruction=value)
 

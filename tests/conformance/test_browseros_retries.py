@@ -58,12 +58,7 @@ def backing_off(rota: Rota, task_id: str) -> dict[str, Any]:
 
 
 def delays_ms(rota: Rota, *task_ids: str) -> list[float]:
-    """The pauses after each failure, as the log has them.
-
-    A failure is stamped right after its next attempt is reckoned, so that a pause can come out
-    shorter, by what the machine did in between, but never longer; of several tasks the longest
-    counts.
-    """
+    """The pauses after each failure, as the log has them; of several tasks the longest."""
     rows = []
     for task_id in task_ids:
         failed = rota.events(task=task_id, kind="attempt_failed")
@@ -75,7 +70,7 @@ def delays_ms(rota: Rota, *task_ids: str) -> list[float]:
 def assert_delays(found: list[float], table: list[float]) -> None:
     assert len(found) == len(table), found
     for delay, wanted in zip(found, table, strict=True):
-        assert wanted * 0.5 < delay <= wanted, (found, table)
+        assert delay == pytest.approx(wanted), (found, table)
 
 
 # -- Default Configuration, Backoff Formula ------------------------------------------------------

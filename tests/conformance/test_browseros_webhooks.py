@@ -29,7 +29,7 @@ from support.chat_server import (
     told,
     with_chat,
 )
-from support.http_server import Rota, Servers, Target, until
+from support.http_server import WITHIN_S, Rota, Servers, Target, until
 
 from rota.http.dialects.browseros import event_view
 from rota.http.server import Server
@@ -465,6 +465,55 @@ def test_a_slow_handler_does_not_hold_up_the_tasks(chat: Chat, tmp_path: Path) -
         until(lambda: ("task.completed", task_id) in heard, what="the handler has caught up")
     finally:
         go_on.set()
+        rota.stop()
+
+
+def test_a_handler_that_blocks_does_not_hold_up_the_server(chat: Chat, tmp_path: Path) -> None:
+    go_on = threading.Event()
+    heard: list[Any] = []
+
+    def stuck(record: Record) -> None:
+        assert go_on.wait(WITHIN_S)
+        heard.append(shown(record))
+
+    rota = Handling(tmp_path, with_chat(chat), stuck)
+    rota.start()
+    try:
+        task_id = submit(rota, "look")
+        completed(rota, task_id)
+        assert heard == []
+        go_on.set()
+        until(lambda: ("task.completed", task_id) in heard, what="the handler has caught up")
+    finally:
+        go_on.set()
+        rota.stop()
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_cannot_end_the_server(
+    chat: Chat,
+    tmp_path: Path,
+    error: type[BaseException],
+    is_async: bool,  # noqa: FBT001
+) -> None:
+    heard: list[Any] = []
+
+    def leaves(_record: Record) -> None:
+        raise error
+
+    async def leaves_later(_record: Record) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    leaver = leaves_later if is_async else leaves
+    rota = Handling(tmp_path, with_chat(chat), leaver, lambda r: heard.append(shown(r)))
+    rota.start()
+    try:
+        ids = [submit(rota, f"task {n}") for n in range(2)]
+        completed(rota, *ids)
+        until(lambda: ("task.completed", ids[-1]) in heard, what="the others are still called")
+    finally:
         rota.stop()
 
 

@@ -257,7 +257,7 @@ def batch(story: Given, *tasks: SubmitTask, **fields: Any) -> list[e.TaskSubmitt
         ids,
         waiting=story.state.backlog.total,
         find=story.state.tasks.get,
-        waits_of=story.state.dependencies.waits_for(ids),
+        graph=story.state.dependencies,
     )
     return events
 
@@ -363,7 +363,7 @@ def test_an_item_that_depends_on_what_has_failed_is_doomed() -> None:
         ["n0", "n1"],
         waiting=0,
         find=story.state.tasks.get,
-        waits_of=story.state.dependencies.waits_for(["n0", "n1"]),
+        graph=story.state.dependencies,
     )
     assert [each.doomed_by for each in prospects] == [None, story.task]
 

@@ -40,7 +40,6 @@ from rota.domain.attempts import (
     decide_timeout,
 )
 from rota.domain.commands import Outcome
-from rota.domain.dependencies import Prospects
 from rota.domain.task import ORDERLY, PREEMPTED, limits_of
 from rota.errors import Conflict
 
@@ -377,40 +376,27 @@ def test_only_a_ready_task_waits_too_long(story: Given) -> None:
 
 # -- a new life
 
-FREE = Prospects(())
-
 
 @pytest.mark.parametrize("ended", ["failed", "expired"])
 def test_a_failed_task_can_be_revived(ended: str) -> None:
-    given(*ENDED[ended]).when(decide_revival, FREE, NOW).then(revived())
+    given(*ENDED[ended]).when(decide_revival, NOW).then(revived())
 
 
 @pytest.mark.parametrize("ended", ["succeeded", "cancelled", "rejected"])
 def test_nothing_else_that_ended_can_be_revived(ended: str) -> None:
-    given(*ENDED[ended]).when(decide_revival, FREE, NOW).then_refused(
-        Conflict, f"this one is {ended}"
-    )
+    given(*ENDED[ended]).when(decide_revival, NOW).then_refused(Conflict, f"this one is {ended}")
 
 
-def test_a_revived_task_waits_for_what_has_not_come_yet() -> None:
-    story = given(BLOCKED, expired())
-    story.when(decide_revival, Prospects(("p",)), NOW).then(revived(waits=["p"]))
-
-
-def test_who_would_end_at_once_is_not_revived() -> None:
+def test_a_task_whose_deadline_has_passed_is_not_revived() -> None:
     late = given(submitted(deadline=NOW), expired())
-    late.when(decide_revival, FREE, NOW).then_refused(Conflict, "deadline has passed")
-    parent = given(*PARENT, failed("p")).state.tasks.by_id["p"]
-    doomed = given(BLOCKED, expired())
-    doomed.when(decide_revival, Prospects(("p",), parent), NOW).then_refused(
-        Conflict, "dependency p failed"
-    )
+    late.when(decide_revival, NOW).then_refused(Conflict, "deadline has passed")
+    late.when(decide_revival, NOW - 1).then(revived())
 
 
 def test_a_task_that_lives_cannot_be_revived() -> None:
     for story in (given(submitted()), given(submitted(), assigned()), given(BLOCKED)):
         state = story.task.state.value
-        story.when(decide_revival, FREE, NOW).then_refused(Conflict, f"this one is {state}")
+        story.when(decide_revival, NOW).then_refused(Conflict, f"this one is {state}")
 
 
 def test_a_revived_task_goes_on_counting_and_forgets_its_interruptions() -> None:

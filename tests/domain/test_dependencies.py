@@ -23,6 +23,7 @@ from support.builders import (
 from rota.domain.dependencies import (
     FILLED_BYTES_MAX,
     PATH_SHOWN_MAX,
+    Items,
     Prospects,
     Results,
     check_cycles,
@@ -46,12 +47,12 @@ settled = settings(max_examples=300, deadline=None, derandomize=True, database=N
 
 
 def test_a_dependency_is_named_by_id_by_ref_or_by_index() -> None:
-    found = resolve(("x9", "ref:two", 2), ["i0", "i1", "i2"], [None, "two", None])
+    found = resolve(("x9", "ref:two", 2), Items(["i0", "i1", "i2"], [None, "two", None]))
     assert found == {"x9": "x9", "two": "i1", "2": "i2"}
 
 
 def test_an_item_with_a_ref_is_known_by_it_also_when_it_is_meant_by_index() -> None:
-    assert resolve((0, "ref:a"), ["i0"], ["a"]) == {"a": "i0"}
+    assert resolve((0, "ref:a"), Items(["i0"], ["a"])) == {"a": "i0"}
 
 
 def test_a_task_on_its_own_has_no_items_to_refer_to() -> None:

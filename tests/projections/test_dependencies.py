@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.builders import (
     START_US,
     assigned,
@@ -24,7 +26,9 @@ from support.builders import (
 )
 
 from rota.actors.snapshotter import Snapshotter
+from rota.domain.dependencies import check_cycles
 from rota.domain.task import BLOCKED, SUCCEEDED
+from rota.errors import InvalidRequest
 from rota.eventlog.chain import GENESIS
 from rota.projections.state import State
 
@@ -147,11 +151,37 @@ def test_a_revived_parent_has_the_children_that_came_after_its_failure() -> None
 # -- following the edges
 
 
-def test_existing_edges_are_followed_only_if_somebody_waits_for_what_is_new() -> None:
-    state = told(child("c", "new"), child("d", "c"))
-    follow = state.dependencies.waits_for(["new"])
+def test_existing_edges_are_followed_only_if_they_lead_to_what_is_new() -> None:
+    state = told(child("c", "new"), child("d", "c"), child("e", "p"))
+    follow = state.dependencies.waits_for(["new"], ["d"])
     assert (set(follow("d")), set(follow("c")), set(follow("p"))) == ({"c"}, {"new"}, set())
-    assert set(state.dependencies.waits_for(["nobody waits for me"])("c")) == set()
+    assert set(state.dependencies.waits_for(["nobody waits for me"], ["d"])("d")) == set()
+    assert set(state.dependencies.waits_for(["new"], ["e"])("e")) == set()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    edges=st.lists(st.sets(st.integers(0, 8), max_size=3), max_size=9),
+    wanted=st.sets(st.integers(0, 9), min_size=1, max_size=3),
+)
+def test_a_cycle_is_found_exactly_if_there_is_one(edges: list[set[int]], wanted: set[int]) -> None:
+    """Task n waits for tasks before it and maybe for 8, which comes last and waits for some."""
+    graph = {n: {p for p in each if p < n or p == 8} for n, each in enumerate(edges[:8])}
+    waiting = [child(f"t{n}", *(f"t{p}" for p in each)) for n, each in graph.items() if each]
+    state = told(*waiting)
+    seen, ahead = set(), list(wanted)
+    while ahead:
+        at = ahead.pop()
+        if at not in seen:
+            seen.add(at)
+            ahead += graph.get(at, ())
+    parents = [f"t{n}" for n in sorted(wanted)]
+    new = {"t8": parents}
+    if 8 in seen:
+        with pytest.raises(InvalidRequest, match="closes a cycle"):
+            check_cycles(new, state.dependencies.waits_for(new, parents))
+    else:
+        check_cycles(new, state.dependencies.waits_for(new, parents))
 
 
 # -- snapshots

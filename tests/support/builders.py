@@ -131,9 +131,9 @@ def released(task: str = "t1", agent: str = "a1", after: str = "dependencies") -
     return e.TaskReleased(task, agent, after)
 
 
-def revived(task: str = "t1", agent: str = "a1", waits: list[str] | None = None) -> e.TaskRevived:
+def revived(task: str = "t1", agent: str = "a1") -> e.TaskRevived:
     """A new life of a failed task."""
-    return e.TaskRevived(task, agent, waits)
+    return e.TaskRevived(task, agent)
 
 
 def in_batch(batch_id: str, *tasks: e.TaskSubmitted, **fields: Any) -> list[e.Event]:
@@ -373,7 +373,7 @@ class _Play:
                 return
             depends = resolve(command.depends)
             edges = {task_id: depends.values()}
-            check_cycles(edges, state.dependencies.waits_for(edges))
+            check_cycles(edges, state.dependencies.waits_for(edges, depends.values()))
             prospects = decide_dependencies(depends, command.on_missing, state.tasks.get)
         except RequestError:
             return
@@ -457,7 +457,7 @@ class _Play:
                 ids,
                 waiting=state.backlog.total,
                 find=state.tasks.get,
-                waits_of=state.dependencies.waits_for(ids),
+                graph=state.dependencies,
             )
         except RequestError:
             return
@@ -513,10 +513,8 @@ class _Play:
         if task is None:
             return
         if why_full(self.state.backlog, self.state.control.limits, (task.agent,)) is None:
-            depends = (task.plan.depends if task.plan is not None else None) or {}
-            prospects = decide_dependencies(depends, "wait", self.state.tasks.get)
             with suppress(RequestError):
-                self.record(decide_revival(task, prospects, self._at), by="somebody")
+                self.record(decide_revival(task, self._at), by="somebody")
 
     # -- attempts
 

@@ -370,7 +370,7 @@ class Model:
             hook(task, record)
 
     def _place(self, task: ModelTask, record: Record) -> str:
-        """Say where a task belongs that is new, or lives again."""
+        """Say where a new task belongs."""
         not_before = task.event.not_before
         if any(self.state_of(parent) != "succeeded" for parent in task.parents):
             return "blocked"
@@ -421,7 +421,7 @@ class Model:
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")
         self._leave(task)
-        task.state = to if kind != "task_revived" else self._place(task, record)
+        task.state = to
         self._fold(task, record, kind)
         if to in FINAL:
             task.ended_seq, task.ended_at = record.seq, record.at

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
     from rota.http.call import Call
 
-STATES = {**browseros.NATIVE, **pinchtab.NATIVE}
+OWN = {browseros.NAME: browseros.NATIVE}
 
 
 def view(task: Task) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def _is_browseros(raw: Any) -> bool:
     if not isinstance(raw, dict):
         return False
     items = raw.get("tasks")
+    if items == [] and "agentId" not in raw:
+        return True  # nobody's, and the better complaint
     parts = [raw, *items] if isinstance(items, list) else [raw]
     parts = [part for part in parts if isinstance(part, dict)]
     instructed = any("instruction" in part for part in parts)
@@ -39,25 +41,33 @@ def _is_browseros(raw: Any) -> bool:
     return instructed
 
 
+def _speaker(call: Call, *, is_browseros: bool) -> Any:
+    """Give who answers; errors, too, are in their words."""
+    found = browseros if is_browseros else pinchtab
+    call.dialect = found.NAME
+    return found
+
+
 async def submit(call: Call) -> Any:
     """POST /tasks."""
     raw = await call.parsed()
-    return await (browseros if _is_browseros(raw) else pinchtab).submit(call, raw)
+    return await _speaker(call, is_browseros=_is_browseros(raw)).submit(call, raw)
 
 
 async def submit_batch(call: Call) -> Any:
     """POST /tasks/batch."""
     raw = await call.parsed()
-    return await (browseros if _is_browseros(raw) else pinchtab).submit_batch(call, raw)
+    return await _speaker(call, is_browseros=_is_browseros(raw)).submit_batch(call, raw)
 
 
 async def list_all(call: Call) -> Any:
     """GET /tasks."""
-    words = browseros.NATIVE if call.query("view") == browseros.NAME else STATES
+    is_one_view = call.query("view") == browseros.NAME
     return await answer_list(
         call,
-        words,
+        browseros.NATIVE if is_one_view else pinchtab.NATIVE,
         view,
+        own={} if is_one_view else OWN,
         rows=LIST_ROWS_MAX,
         rows_max=LIST_ROWS_MAX,
         hide_rejected=frozenset({browseros.NAME}),
@@ -74,13 +84,13 @@ async def get_one(call: Call) -> Any:
 async def cancel(call: Call) -> Any:
     """POST /tasks/{id}/cancel, DELETE /tasks/{id}."""
     task = call.bridge.task(call.params["id"])
-    if task.dialect == browseros.NAME:
-        return await browseros.cancel(call, task.id)
-    return await pinchtab.cancel(call)
+    return await _speaker(call, is_browseros=task.dialect == browseros.NAME).cancel(call, task.id)
 
 
 async def retry(call: Call) -> Any:
     """POST /tasks/{id}/retry."""
-    task_id = await call.bridge.retry(call.params["id"], call.by)
+    task = call.bridge.task(call.params["id"])
+    _speaker(call, is_browseros=task.dialect == browseros.NAME)
+    task_id = await call.bridge.retry(task.id, call.by)
     word = view(call.bridge.task(task_id))["state"]
     return call.json({"taskId": task_id, "state": word}, status=202)

@@ -8,18 +8,20 @@ in the configuration. Everything else is the native core.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
 from rota.domain.commands import SubmitTask
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
-from rota.errors import Conflict, InvalidRequest, QueueFull, RotaError
-from rota.http.dialects.models import EnvBody, JobBody
+from rota.errors import InvalidRequest, QueueFull, RotaError
+from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
+from rota.http.problems import reworded
 from rota.http.submissions import admitted, keyed, written
 from rota.http.tables import list_tasks
 from rota.http.watches import until_ended
@@ -27,7 +29,6 @@ from rota.http.watches import until_ended
 if TYPE_CHECKING:
     from rota.domain.task import Task
     from rota.http.call import Call
-    from rota.http.dialects.models import JobFields
 
 NAME = "browsermanager"
 
@@ -46,6 +47,8 @@ NATIVE = {
     word: frozenset(s for s, w in STATES.items() if w == word) - {TaskState.REJECTED}
     for word in set(STATES.values())
 }
+RETRY = RetrySettings(jitter_ms=1000)
+"""The document's backoff, for types that have none of their own."""
 QUEUE_FULL = -1403
 CODES = {
     400: -1400,
@@ -60,6 +63,7 @@ CODES = {
     503: -1503,
 }
 """The codes by status; the document fixes only the one for a full queue."""
+_TASK = re.compile(r"\btask\b")
 MESSAGES = {"timeout": "Execution timeout", "queue_timeout_exceeded": "Queue timeout"}
 
 
@@ -75,7 +79,7 @@ def view(task: Task) -> dict[str, Any]:
         "jobType": task.action,
         "status": STATES[task.state],
         "priority": task.priority,
-        "retryCount": max(task.attempt - task.spent_before - 1, 0),
+        "retryCount": task.retries,
         "maxRetries": policy.max_attempts - 1,
         "createdAt": rfc3339(task.created_at),
     }
@@ -119,11 +123,8 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     if isinstance(error, QueueFull):
         error.status = 422
         return _envelope(QUEUE_FULL, "Job queue full", error.details, request_id)
-    message = str(error)
-    if isinstance(error, Conflict) and "state" in error.details:
-        word = STATES[TaskState(error.details["state"])]
-        message = f"job is already {word}"
-        error.details["state"] = word
+    error = reworded(error, STATES)
+    message = _TASK.sub("job", str(error))
     code = CODES.get(error.status, -1500 if error.status >= 500 else -1400)
     details = {"error": error.code, **error.details}
     return _envelope(code, message, details, request_id)
@@ -155,8 +156,8 @@ def _command(
         msg = f"field 'timeoutMs': is more than {kind.timeout_ms_max}, the most for {job_type}"
         raise InvalidRequest(msg, details={"field": "timeoutMs"})
     retry = kind.retry
-    if body.maxRetries is not None and retry is not None:
-        retry = retry.model_copy(update={"max_attempts": body.maxRetries + 1})
+    if body.maxRetries is not None:
+        retry = _with_retries(retry, body.maxRetries, job_type)
     return SubmitTask(
         body.agentId or settings.browsermanager.agent,
         job_type,
@@ -172,6 +173,14 @@ def _command(
         retry=written(retry),
         queue_timeout_ms=kind.queue_timeout_ms,
     )
+
+
+def _with_retries(retry: RetrySettings | None, count: int, job_type: str) -> RetrySettings:
+    """Let a job be tried again so often. Raises InvalidRequest if its type never is."""
+    if retry is not None and retry.retry_on == [] and count:
+        msg = f"field 'maxRetries': jobs of type {job_type} are never tried again"
+        raise InvalidRequest(msg, details={"field": "maxRetries"})
+    return (retry or RETRY).model_copy(update={"max_attempts": count + 1})
 
 
 async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any) -> Any:
@@ -190,7 +199,7 @@ async def submit_by_path(call: Call) -> Any:
     raw = await call.parsed()
     body = call.validate(EnvBody, raw)
     job_type = call.bridge.settings.browsermanager.routes[call.path]
-    payload = {k: v for k, v in raw.items() if k not in ("idempotencyKey", "callbackUrl")}
+    payload = {k: v for k, v in raw.items() if k not in JobFields.model_fields}
     command = _command(call, body, job_type, body.profileId or body.id, payload)
     return await _enqueue(call, command, body.idempotencyKey, raw)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import BROWSEROS_BATCH_MAX, CHAT
+from rota.config import BROWSEROS_BATCH_MAX, CHAT, TypeSettings
 from rota.domain import events as e
 from rota.domain.commands import SubmitBatch, SubmitTask
 from rota.domain.retry import RetryPolicy
@@ -22,6 +22,7 @@ from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL, TaskState
 from rota.errors import InvalidRequest
 from rota.http.dialects.models import BrowserOSBatch, BrowserOSBody
 from rota.http.models import PRIORITY_WORDS
+from rota.http.problems import native_body, reworded
 from rota.http.submissions import admitted, keyed, written
 from rota.http.tables import SLICE_TASKS
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rota.domain.batch import Batch
     from rota.domain.events import Record
     from rota.domain.task import Task
+    from rota.errors import RotaError
     from rota.http.call import Call
     from rota.http.dialects.models import BrowserOSItem
 
@@ -77,7 +79,7 @@ def view(task: Task) -> dict[str, Any]:
         "instruction": params.get("instruction", ""),
         "priority": WORDS.get(task.priority, task.priority),
         "dependsOn": list(plan.depends.values()) if plan is not None and plan.depends else [],
-        "retryCount": max(task.attempt - task.spent_before - 1, 0),
+        "retryCount": task.retries,
         "maxRetries": policy.max_attempts - 1,
         "retryPolicy": {
             "maxRetries": policy.max_attempts - 1,
@@ -119,6 +121,11 @@ def _add_end(shown: dict[str, Any], task: Task) -> None:
 
 def _execution_ms(task: Task) -> int:
     return (task.finished_at - task.started_at) // 1000 if task.started_at else 0
+
+
+def problem(error: RotaError, request_id: str) -> dict[str, Any]:
+    """Show an error as on all of bare /tasks, in BrowserOS's words."""
+    return native_body(reworded(error, STATES), request_id)
 
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
@@ -219,11 +226,13 @@ def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
     """Make the command that a body asks for. Raises InvalidRequest."""
     settings = call.bridge.settings.browseros
     kind = call.bridge.settings.types.get(CHAT)
-    timeout_ms = body.timeoutMs or body.timeout or settings.timeout_ms
-    if timeout_ms > settings.timeout_ms_max:
-        msg = f"field 'timeoutMs': is more than {settings.timeout_ms_max}, the most there is"
+    kind = kind or TypeSettings()
+    most = min(settings.timeout_ms_max, kind.timeout_ms_max)
+    timeout_ms = body.timeoutMs or body.timeout or kind.timeout_ms or settings.timeout_ms
+    if timeout_ms > most:
+        msg = f"field 'timeoutMs': is more than {most}, the most there is"
         raise InvalidRequest(msg, details={"field": "timeoutMs"})
-    retry, given = settings.retry, body.retryPolicy
+    retry, given = kind.retry or settings.retry, body.retryPolicy
     if given is not None:
         changes: dict[str, Any] = {}
         if given.maxRetries is not None:
@@ -246,12 +255,14 @@ def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
         ref=body.ref,
         callback=body.webhookUrl or None,
         timeout_ms=timeout_ms,
+        on_interrupt="fail" if kind.on_interrupt == "fail" else None,
         by=call.by,
         wanted_id=body.taskId,
         depends=tuple(body.dependsOn),
         on_missing=body.onMissing,
         retry=written(retry),
-        queue_timeout_ms=kind.queue_timeout_ms if kind is not None else None,
+        queue_timeout_ms=kind.queue_timeout_ms,
+        preempt=body.preempt,
     )
 
 

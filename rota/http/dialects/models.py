@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, RootModel, StringConstraints
+from pydantic import AfterValidator, Field, RootModel, StringConstraints
 
 from rota.config import (
     BROWSEROS_BATCH_MAX,
@@ -28,9 +28,12 @@ from rota.http.models import (
     TaskId,
     TimeoutMs,
     Url,
+    not_blank,
 )
 
-Instruction = Annotated[str, StringConstraints(min_length=1, max_length=INSTRUCTION_CHARS_MAX)]
+Instruction = Annotated[
+    str, StringConstraints(max_length=INSTRUCTION_CHARS_MAX), AfterValidator(not_blank)
+]
 Word = Literal["critical", "high", "normal", "low"]
 
 
@@ -78,6 +81,7 @@ class BrowserOSItem(DialectBody):
     timeout: TimeoutMs | None = Field(None, description="another name for timeoutMs")
     webhookUrl: Url | None = None
     llmConfig: dict[str, Any] | None = Field(None, description="merged into the chat request")
+    preempt: bool = Field(False, description="may interrupt a less urgent task")
 
 
 class BrowserOSBody(BrowserOSItem):

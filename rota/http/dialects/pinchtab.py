@@ -13,11 +13,13 @@ import orjson
 
 from rota.actors.messages import Admitted, Refused
 from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
+from rota.domain.admission import check_ahead
 from rota.domain.task import TaskState
-from rota.errors import Conflict, InvalidRequest
+from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.dialects.models import PinchTabBatch, PinchTabBody
-from rota.http.submissions import command_from, submit_one
+from rota.http.problems import reworded
+from rota.http.submissions import command_from, keyed, submit_one
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -63,10 +65,7 @@ def view(task: Task) -> dict[str, Any]:
 def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     """Show an error as PinchTab does: what is empty is left out."""
     del request_id
-    if isinstance(error, Conflict) and "state" in error.details:
-        word = STATES[TaskState(error.details["state"])]
-        details = {**error.details, "state": word}
-        error = Conflict(f"task is already {word}", code=error.code, details=details)
+    error = reworded(error, STATES)
     body: dict[str, Any] = {"code": error.code, "error": str(error)}
     if error.retryable:
         body["retryable"] = True
@@ -93,7 +92,7 @@ async def submit(call: Call, raw: Any) -> Any:
     body = call.validate(PinchTabBody, raw)
     await call.check_callback(body.callbackUrl)
     command = _command(call, body, body.agentId, body.callbackUrl, call.now())
-    return await submit_one(call, command, "queued")
+    return await submit_one(call, keyed(call, command, None, raw), "queued")
 
 
 async def submit_batch(call: Call, raw: Any) -> Any:
@@ -109,6 +108,8 @@ async def submit_batch(call: Call, raw: Any) -> Any:
     commands = tuple(
         _command(call, item, body.agentId, body.callbackUrl, now) for item in body.tasks
     )
+    for command in commands:
+        check_ahead(command.deadline, now)
     answers = await call.bridge.submit(commands)
     return call.json(
         {
@@ -131,9 +132,9 @@ def _item(answer: Admitted | Refused | RotaError) -> dict[str, Any]:
     }
 
 
-async def cancel(call: Call) -> Any:
+async def cancel(call: Call, task_id: str) -> Any:
     """POST /tasks/{id}/cancel."""
-    task_id = await call.bridge.cancel(call.params["id"], "", call.by)
+    task_id = await call.bridge.cancel(task_id, "", call.by)
     return call.json({"status": "cancelled", "taskId": task_id})
 
 

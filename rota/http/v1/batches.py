@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
+from rota.config import BATCH_EDGES_MAX
 from rota.domain.commands import SubmitBatch
 from rota.errors import InvalidRequest
 from rota.http import views
@@ -22,6 +23,11 @@ async def submit(call: Call) -> Any:
     """POST /v1/batches."""
     raw = await call.parsed()
     body = call.validate(BatchBody, raw)
+    edges = sum(len(item.dependsOn) for item in body.tasks)
+    if edges > BATCH_EDGES_MAX:
+        msg = f"the batch has {edges} dependencies; at most {BATCH_EDGES_MAX} are allowed"
+        details = {"dependencies": edges, "max": BATCH_EDGES_MAX}
+        raise InvalidRequest(msg, code="too_many_dependencies", details=details)
     for url in {body.callbackUrl, *(item.callbackUrl for item in body.tasks)}:
         await call.check_callback(url)
     now = call.now()

@@ -126,8 +126,6 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
     (e.BatchFinished("bat_a", 1, 0, 1), "", 0),
     (e.TaskSubmitted("tsk_c", "writer", "echo", "builtin", 1, waits=["tsk_d"]), "", 0),
     (e.TaskSubmitted("tsk_e", "crawler", "echo", "builtin", 2, not_before=AT + SECOND), "", 0),
-    (e.TaskExpired("tsk_c", "writer", "queue_timeout", "waited too long"), "", 0),
-    (e.TaskRevived("tsk_c", "writer", ["tsk_d"]), "ann", 0),
 )
 
 

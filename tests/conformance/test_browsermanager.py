@@ -347,11 +347,12 @@ def test_the_sequence_of_the_diagram(agents: Agents, agent: Agent) -> None:
     assert moment(job["createdAt"]) <= moment(job["startedAt"]) <= moment(job["finishedAt"])
 
 
-def test_the_worker_gets_the_body_as_it_was_sent_without_the_key(
+def test_the_worker_gets_the_body_as_it_was_sent_without_what_is_meant_for_the_queue(
     agents: Agents, agent: Agent
 ) -> None:
     body = {"id": "env-1", "url": "https://example.org", "deep": {"list": [1, None, "ü"]}}
-    agent.ok(agent.post("/api/env/start", {**body, "idempotencyKey": "k"}))
+    control = {"priority": 1, "timeoutMs": 5000, "maxRetries": 1, "agentId": "ann"}
+    agent.ok(agent.post("/api/env/start", {**body, **control, "idempotencyKey": "k"}))
     (run,) = agents.browser.wait_for(1)
     assert run.payload == body
 
