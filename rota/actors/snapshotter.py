@@ -33,12 +33,11 @@ class Snapshotter:
         self.seq = state.seq
         self._digest = digest
         self._state = state
-        self._head = orjson.dumps(state.dump_head())
+        self._blob = bytearray(orjson.dumps(state.dump_head())[:-1] + b',"tasks":[')
         self._tasks = list(state.tasks)
         self._keys = list(state.keys.held.items())
-        self._key_rows: list[bytes] = []
         self._rows: dict[str, bytes] = {}
-        self._at = 0
+        self._at = self._key_at = 0
         self._stopped = False
         state.tasks.before_change = self._write
 
@@ -47,22 +46,33 @@ class Snapshotter:
             self._rows[task.id] = orjson.dumps(task.to_row())
 
     def slice(self) -> Snapshot | None:
-        """Write out some more tasks; give the snapshot when it is whole."""
-        for task in self._tasks[self._at : self._at + SLICE_TASKS]:
-            self._write(task)
-        self._at += SLICE_TASKS
+        """Write out some more; give the snapshot when it is whole."""
         if self._at < len(self._tasks):
-            return None
-        done = len(self._key_rows) * SLICE_KEYS
-        if done < len(self._keys):
-            rows = [[*name, *held] for name, held in self._keys[done : done + SLICE_KEYS]]
-            self._key_rows.append(orjson.dumps(rows)[1:-1])
-            return None
+            part = self._tasks[self._at : self._at + SLICE_TASKS]
+            for task in part:
+                self._write(task)
+            self._append(self._at, b",".join([self._rows[task.id] for task in part]))
+            self._rows.update((task.id, b"") for task in part)
+            self._at += SLICE_TASKS
+            if self._at < len(self._tasks):
+                return None
+        if self._key_at == 0:
+            self._blob += b'],"keys":['
+        if self._key_at < len(self._keys):
+            held = self._keys[self._key_at : self._key_at + SLICE_KEYS]
+            rows = [[*name, *each] for name, each in held]
+            self._append(self._key_at, orjson.dumps(rows)[1:-1])
+            self._key_at += SLICE_KEYS
+            if self._key_at < len(self._keys):
+                return None
         self.stop()
-        tasks = b",".join([self._rows[task.id] for task in self._tasks])
-        keys = b",".join(self._key_rows)
-        blob = self._head[:-1] + b',"tasks":[' + tasks + b'],"keys":[' + keys + b"]}"
-        return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, blob)
+        self._blob += b"]}"
+        return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, self._blob)
+
+    def _append(self, at: int, rows: bytes) -> None:
+        if at:
+            self._blob += b","
+        self._blob += rows
 
     def stop(self) -> None:
         """Stop watching the tasks; a run that is under way ends without a result."""

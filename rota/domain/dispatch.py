@@ -7,7 +7,7 @@ capped limits form a group; a group whose limit is reached is parked under that 
 nothing until a slot of it is freed; then the best group of the fairest agent comes back. `Turns` is
 derived state: it can be rebuilt at any time from the backlog and the slots, and decides nothing
 that those two do not say. One decision costs O(log n) in agents, lanes and tasks; a freed slot of a
-key or a batch costs a look at each agent that waits for that one.
+key or a batch costs a look at those that wait for it and for many others (`OWN_FEW`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.domain.commands import (
     PUSH_LIMIT,
     Limits,
 )
-from rota.domain.parking import OWN, AgentTurn, Line, Park
+from rota.domain.parking import OWN, OWN_FEW, AgentTurn, Line, Park
 from rota.domain.preemption import UrgentLanes
 from rota.domain.task import limits_of
 
@@ -78,6 +78,7 @@ class Turns:
         self._agents: dict[str, AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
         self._lines: dict[str, Line] = {}
+        self._crowded: set[str] = set()
         self._loosened: set[str] = set()
         self._urgent = UrgentLanes()
         self._eased: dict[str, None] = {}
@@ -160,8 +161,9 @@ class Turns:
     def _stands_better(self, agent: str) -> None:
         turn = self._agents.get(agent)
         if turn is not None:
-            for limit in turn.shared:
-                self._line_up(agent, limit)
+            self._line_up_all(agent, turn.shared)
+            if agent not in self._crowded:
+                self._line_up_all(agent, turn.own)
         self.offer(agent)
 
     def next(self) -> Task | None:
@@ -281,6 +283,7 @@ class Turns:
         turn = self._agents.pop(agent, None)
         for limit in (*turn.shared, *turn.own) if turn is not None else ():
             self._lines[limit].agents.discard(agent)
+        self._crowded.discard(agent)
         if self._urgent:
             self._urgent.drop(agent)
 
@@ -334,6 +337,8 @@ class Turns:
         if limit not in parks:
             parks[limit] = Park()
             self._lines.setdefault(limit, Line()).agents.add(agent)
+            if len(turn.own) > OWN_FEW:
+                self._crowded.add(agent)
         parks[limit].groups.add(group)
         self._push_parked(agent, turn, group, limit, head)
 
@@ -344,6 +349,9 @@ class Turns:
         if not parks[limit].groups:
             del parks[limit]
             self._lines[limit].agents.discard(agent)
+            if agent in self._crowded and len(turn.own) <= OWN_FEW:
+                self._crowded.discard(agent)
+                self._line_up_all(agent, turn.own)
 
     def _push_parked(
         self, agent: str, turn: AgentTurn, group: Group, limit: str, head: Task
@@ -363,12 +371,19 @@ class Turns:
         head = self._head_of(agent, turn, item[2])
         return head if head is not None and (head.rank, head.created_seq) == item[:2] else None
 
+    def _line_up_all(self, agent: str, limits: Iterable[str]) -> None:
+        for limit in limits:
+            self._line_up(agent, limit)
+
     def _line_up(self, agent: str, limit: str) -> None:
         """Put the agent into a limit's line where it stands now."""
         line = self._lines[limit]
-        heappush(line.heap, self._standing(agent))
+        self._push_standing(line, agent)
         if self._has_room(limit):
             self._loosened.add(limit)
+
+    def _push_standing(self, line: Line, agent: str) -> None:
+        heappush(line.heap, self._standing(agent))
         if len(line.heap) > 2 * len(line.agents) + _SLACK:
             line.heap = [self._standing(each) for each in line.agents]
             heapify(line.heap)
@@ -384,7 +399,7 @@ class Turns:
         """
         for limit in sorted(self._loosened):
             line = self._lines.get(limit)
-            if line is not None and limit.startswith(OWN):
+            if line is not None and self._crowded and limit.startswith(OWN):
                 self._look_round(limit, line)
             while line is not None and line.heap and self._has_room(limit):
                 if self._unpark_one(limit, line):
@@ -395,15 +410,18 @@ class Turns:
                 self._lines.pop(limit, None)
 
     def _look_round(self, limit: str, line: Line) -> None:
-        """Bring the line of a key or batch up to date; who is held back goes on by itself."""
-        for agent in sorted(line.agents):
-            if self._held(agent):
-                turn = self._agents[agent]
-                for group in sorted(turn.own[limit].groups):
-                    self._leave_park(agent, turn, group, limit)
-                    self._group_changed(agent, turn, group)
-        line.heap = [self._standing(agent) for agent in line.agents]
-        heapify(line.heap)
+        """Bring those of a key's or batch's line up to date who cannot do that themselves.
+
+        Who is held back goes on by itself.
+        """
+        for agent in sorted(line.agents & self._crowded):
+            if not self._held(agent):
+                self._push_standing(line, agent)
+                continue
+            turn = self._agents[agent]
+            for group in sorted(turn.own[limit].groups):
+                self._leave_park(agent, turn, group, limit)
+                self._group_changed(agent, turn, group)
 
     def _unpark_one(self, limit: str, line: Line) -> bool:
         """Look at the fairest agent of a line; True if a group of it was brought back."""

@@ -19,6 +19,8 @@ Standing = tuple[int, int, str]
 
 OWN = ("key:", "batch:")
 """How the limits begin that one agent may wait for in thousands."""
+OWN_FEW = 8
+"""So many of them an agent keeps its place in all their lines for."""
 
 
 class Park:
@@ -47,7 +49,8 @@ class AgentTurn:
     """What `Turns` knows of one agent: the heads of its lanes by group, and the parked groups.
 
     Parked under `shared` limits (few: push, types) an agent keeps its place in their lines up to
-    date; under its `own` ones (keys, batches; maybe thousands) whoever frees a slot looks.
+    date, and under its `own` ones (keys, batches) as long as they are few; if they are many,
+    whoever frees a slot looks.
     """
 
     __slots__ = ("groups", "heads", "own", "parked", "shared")

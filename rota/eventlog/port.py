@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
     seq: int
     digest: bytes
     version: int
-    blob: bytes
+    blob: bytes | bytearray
 
 
 class EventLog(Protocol):

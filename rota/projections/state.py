@@ -213,7 +213,7 @@ class State:
         return orjson.dumps({**self.dump_head(), "tasks": rows, "keys": self.keys.dump()})
 
     @classmethod
-    def load(cls, blob: bytes) -> State:
+    def load(cls, blob: bytes | bytearray) -> State:
         """Build the state that `dump` wrote. Raises ValueError or KeyError if it cannot."""
         data = orjson.loads(blob)
         if data["row"] != list(ROW):
