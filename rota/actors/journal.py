@@ -52,6 +52,7 @@ class Journal:
         self.on_record: dict[type[Any], Callable[[Record], None]] = {}
         self.on_durable: dict[type[Any], Callable[[Record], None]] = {}
         self.listeners: list[Callable[[int], None]] = []
+        self.watched: dict[str, list[Callable[[], None]]] = {}
         self._clock = clock
         self._hand_over = hand_over
         self._schedule = schedule
@@ -75,8 +76,9 @@ class Journal:
         """
         self.check_open()
         at = self.now() if at is None else at
-        unsent = self._unsent
-        routed = []
+        unsent, watched = self._unsent, self.watched
+        routed: list[tuple[Callable[[Record], None], Record]] = []
+        woken: list[Callable[[], None]] = []
         if not unsent:
             self._schedule()
         for event in events:
@@ -86,7 +88,10 @@ class Journal:
             self._fold(record)
             self._seq = seq
             self.digest = digest = chain.extend(self.digest, body)
-            unsent.append(Stored(seq, digest, body, codec.subject_of(event)))
+            subject = codec.subject_of(event)
+            unsent.append(Stored(seq, digest, body, subject))
+            if subject in watched:
+                woken += watched[subject]
             effect = self.on_durable.get(type(event))
             if effect is not None:
                 self._effects.append((seq, effect, record))
@@ -95,6 +100,8 @@ class Journal:
                 routed.append((route, record))
         for route, each in routed:
             route(each)
+        for wake in woken:
+            wake()
         return record
 
     def _fold(self, record: Record) -> None:

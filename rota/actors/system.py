@@ -111,6 +111,7 @@ class Shard:
         self._reopen_us = REOPEN_US
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
+        self.watched: dict[str, list[Callable[[], None]]] = {}
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class Shard:
         self.journal = Journal(
             state, head, self._host.clock, self._line.hand_over, self.runtime.schedule
         )
-        self.journal.listeners = self.listeners
+        self.journal.listeners, self.journal.watched = self.listeners, self.watched
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
         self.archive = Archive(self.journal, self.log)
