@@ -13,43 +13,23 @@ key or a batch costs a look at those that wait for it and for many others (`OWN_
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from rota.domain.commands import (
-    AGENT_LIMIT,
-    BROWSERS_LIMIT,
-    INFLIGHT_LIMIT,
-    PULL,
-    PUSH_LIMIT,
-    Limits,
-)
+from rota.domain.caps import Caps
+from rota.domain.commands import AGENT_LIMIT, INFLIGHT_LIMIT, PULL
 from rota.domain.parking import OWN, OWN_FEW, AgentTurn, Line, Park
 from rota.domain.preemption import UrgentLanes
-from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rota.domain.caps import SlotCounts
+    from rota.domain.commands import Limits
     from rota.domain.ordering import AgentOrder
     from rota.domain.parking import Group, Standing
     from rota.domain.task import Lane, Task
 
 _SLACK = 64
-_GROUPS_KEPT = 10_000
-
-
-class SlotCounts(Protocol):
-    """How many slots are taken."""
-
-    total: int
-
-    def of_agent(self, agent: str) -> int:
-        """Count the agent's tasks in flight."""
-        ...
-
-    def of_limit(self, limit: str) -> int:
-        """Count the tasks in flight under a named limit."""
-        ...
 
 
 class Turns:
@@ -66,15 +46,8 @@ class Turns:
         """Build the order of turns from what waits and what runs."""
         self._orders = orders
         self._slots = slots
-        self._paused = paused
         self.limits = limits
-        self._caps = {
-            PUSH_LIMIT: limits.push,
-            **({BROWSERS_LIMIT: limits.browsers} if limits.browsers else {}),
-            **{f"type:{name}": cap for name, cap in limits.types},
-            **{f"type:{name}": 0 for name in paused_types},
-        }
-        self._groups: dict[Lane, Group] = {}
+        self._caps = Caps(limits, slots, paused, paused_types)
         self._agents: dict[str, AgentTurn] = {}
         self._ready: list[tuple[int, int, str]] = []
         self._lines: dict[str, Line] = {}
@@ -97,7 +70,7 @@ class Turns:
         turn = self._agents.get(agent)
         if turn is None:
             turn = self._agents[agent] = AgentTurn()
-        group = self._group_of(lane)
+        group = self._caps.group_of(lane)
         head = order.head(lane)
         if head is not None:
             lanes = turn.groups.setdefault(group, [])
@@ -122,7 +95,7 @@ class Turns:
         if limit is not None:
             self._push_parked(agent, turn, group, limit, head)
             return
-        full = self._full_limit(group)
+        full = self._caps.full_one(group)
         if full is not None:
             self._park(agent, turn, group, full, head)
             return
@@ -138,7 +111,7 @@ class Turns:
         if order is None:
             self._forget(agent)
             return
-        if self._held(agent):
+        if self._caps.holds_agent(agent):
             return
         heappush(self._ready, (self._slots.of_agent(agent), order.since, agent))
         if len(self._ready) > 2 * len(self._agents) + _SLACK:
@@ -147,7 +120,7 @@ class Turns:
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Take note that a task of this lane gave its slot back."""
-        group = self._group_of(lane)
+        group = self._caps.group_of(lane)
         self._loosened.update(limit for limit in group if limit in self._lines)
         if self._urgent:
             self._eased.update(dict.fromkeys((*group, INFLIGHT_LIMIT, AGENT_LIMIT + agent)))
@@ -175,7 +148,7 @@ class Turns:
         while self._ready:
             item = self._ready[0]
             agent = item[2]
-            if self._is_current(item) and not self._held(agent):
+            if self._is_current(item) and not self._caps.holds_agent(agent):
                 task = self._best(agent)
                 if task is not None:
                     return task
@@ -196,7 +169,7 @@ class Turns:
         """
         urgent = self._urgent
         for limit in self._eased:
-            taken, cap = self._taken_of_cap(limit)
+            taken, cap = self._caps.taken(limit)
             if taken < cap:
                 urgent.let_go((limit, False))
             if taken <= cap:
@@ -210,7 +183,7 @@ class Turns:
             task = order.head(lane) if order is not None else None
             if task is None or task.plan is None or not task.plan.preempt:
                 continue  # another head, which is not known here yet
-            full, over = self._held_by(task)
+            full, over = self._caps.held_by(task)
             holds = [(limit, False) for limit in full] + [(limit, True) for limit in over]
             urgent.hold(agent, lane, tuple(holds))
             if full and not over:
@@ -226,30 +199,8 @@ class Turns:
 
         None if nothing holds it, or more than one slot would have to be freed.
         """
-        full, over = self._held_by(task)
+        full, over = self._caps.held_by(task)
         return full if full and not over else None
-
-    def _held_by(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Name the limits of a task that are full, and those that are over their cap."""
-        full, over = [], []
-        own = (INFLIGHT_LIMIT, AGENT_LIMIT + task.agent)
-        for limit in (*self._group_of(task.lane), *own):
-            taken, cap = self._taken_of_cap(limit)
-            if taken > cap or not cap:
-                over.append(limit)
-            elif taken == cap:
-                full.append(limit)
-        return tuple(full), tuple(over)
-
-    def _taken_of_cap(self, limit: str) -> tuple[int, int]:
-        """Count the slots taken under a limit, and say how many there are."""
-        if limit == INFLIGHT_LIMIT:
-            return self._slots.total, self.limits.inflight
-        if limit.startswith(AGENT_LIMIT):
-            agent = limit.removeprefix(AGENT_LIMIT)
-            cap = 0 if agent in self._paused else self.limits.inflight_per_agent
-            return self._slots.of_agent(agent), cap
-        return self._slots.of_limit(limit), self._cap_of(limit) or 0
 
     def _best(self, agent: str) -> Task | None:
         """Find the agent's best task whose group is open, parking groups found full."""
@@ -259,7 +210,7 @@ class Turns:
             rank, created_seq, group = heads[0]
             head = self._head_of(agent, turn, group) if group not in turn.parked else None
             if head is not None and (head.rank, head.created_seq) == (rank, created_seq):
-                full = self._full_limit(group)
+                full = self._caps.full_one(group)
                 if full is None:
                     return head
                 self._park(agent, turn, group, full, head)
@@ -287,11 +238,6 @@ class Turns:
         if self._urgent:
             self._urgent.drop(agent)
 
-    def _held(self, agent: str) -> bool:
-        return (
-            agent in self._paused or self._slots.of_agent(agent) >= self.limits.inflight_per_agent
-        )
-
     def _is_current(self, item: tuple[int, int, str]) -> bool:
         order = self._orders.get(item[2])
         return (
@@ -300,34 +246,6 @@ class Turns:
             and item[0] == self._slots.of_agent(item[2])
             and item[2] in self._agents
         )
-
-    def _group_of(self, lane: Lane) -> Group:
-        group = self._groups.get(lane)
-        if group is None:
-            if len(self._groups) >= _GROUPS_KEPT:
-                self._groups.clear()
-            capped = (limit for limit in limits_of(lane) if self._cap_of(limit) is not None)
-            group = self._groups[lane] = tuple(capped)
-        return group
-
-    def _cap_of(self, limit: str) -> int | None:
-        """Give a limit's cap: set for a type, the same for every key, a batch's own."""
-        cap = self._caps.get(limit)
-        if cap is None:
-            if limit.startswith("key:"):
-                return self.limits.per_key
-            if limit.startswith("batch:"):
-                return int(limit.split(":", 2)[1])
-        return cap
-
-    def _has_room(self, limit: str) -> bool:
-        return self._slots.of_limit(limit) < (self._cap_of(limit) or 0)
-
-    def _full_limit(self, group: Group) -> str | None:
-        for limit in group:
-            if not self._has_room(limit):
-                return limit
-        return None
 
     # -- parks: groups that wait for a limit
 
@@ -379,7 +297,7 @@ class Turns:
         """Put the agent into a limit's line where it stands now."""
         line = self._lines[limit]
         self._push_standing(line, agent)
-        if self._has_room(limit):
+        if self._caps.has_room(limit):
             self._loosened.add(limit)
 
     def _push_standing(self, line: Line, agent: str) -> None:
@@ -401,7 +319,7 @@ class Turns:
             line = self._lines.get(limit)
             if line is not None and self._crowded and limit.startswith(OWN):
                 self._look_round(limit, line)
-            while line is not None and line.heap and self._has_room(limit):
+            while line is not None and line.heap and self._caps.has_room(limit):
                 if self._unpark_one(limit, line):
                     break
             else:
@@ -415,7 +333,7 @@ class Turns:
         Who is held back goes on by itself.
         """
         for agent in sorted(line.agents & self._crowded):
-            if not self._held(agent):
+            if not self._caps.holds_agent(agent):
                 self._push_standing(line, agent)
                 continue
             turn = self._agents[agent]
@@ -427,7 +345,7 @@ class Turns:
         """Look at the fairest agent of a line; True if a group of it was brought back."""
         item = line.heap[0]
         agent = item[2]
-        if agent not in line.agents or self._held(agent):
+        if agent not in line.agents or self._caps.holds_agent(agent):
             heappop(line.heap)  # `freed` or `resumed` brings a held agent back
             return False
         standing = self._standing(agent)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rota.domain import dispatch, ordering
+from rota.domain import caps, dispatch, ordering
 from rota.domain import events as e
 from rota.domain.attempts import decide_assignment, decide_preemption
 from rota.domain.commands import PULL, Limits
@@ -355,7 +355,7 @@ def test_turns_that_tidy_up_at_every_chance_choose_the_same(
 ) -> None:
     """What is kept of stale heads and known groups is for speed alone."""
     monkeypatch.setattr(dispatch, "_SLACK", 0)
-    monkeypatch.setattr(dispatch, "_GROUPS_KEPT", 1)
+    monkeypatch.setattr(caps, "GROUPS_KEPT", 1)
     monkeypatch.setattr(ordering, "_SLACK", 0)
     pick = Random(seed)
     bench = Bench(draw_limits(pick))

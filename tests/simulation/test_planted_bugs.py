@@ -21,7 +21,7 @@ from rota.actors.timer import TimerActor
 from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_expiry, decide_result
-from rota.domain.dispatch import Turns
+from rota.domain.caps import Caps
 from rota.domain.ordering import LaneOrder
 from rota.eventlog.committer import Committed, Committer
 from rota.projections.backlog import Backlog
@@ -167,21 +167,21 @@ def interruptions_have_no_consequence(patch: pytest.MonkeyPatch) -> None:
 
 def a_paused_agent_is_served(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        Turns,
-        "_held",
-        lambda self, agent: self._slots.of_agent(agent) >= self.limits.inflight_per_agent,
+        Caps,
+        "holds_agent",
+        lambda self, agent: self._slots.of_agent(agent) >= self._limits.inflight_per_agent,
     )
 
 
 def an_agent_may_exceed_its_cap(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turns, "_held", lambda self, agent: agent in self._paused)
+    patch.setattr(Caps, "holds_agent", lambda self, agent: agent in self._paused)
 
 
 def a_type_has_no_cap(patch: pytest.MonkeyPatch) -> None:
-    has_room = Turns._has_room
+    has_room = Caps.has_room
     patch.setattr(
-        Turns,
-        "_has_room",
+        Caps,
+        "has_room",
         lambda self, limit: limit.startswith("type:") or has_room(self, limit),
     )
 

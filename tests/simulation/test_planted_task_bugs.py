@@ -31,6 +31,7 @@ from rota.domain.attempts import (
     decide_release,
     decide_timeout,
 )
+from rota.domain.caps import Caps
 from rota.domain.dependencies import decide_dependencies
 from rota.domain.dispatch import Turns
 from rota.domain.fold import FOLDS
@@ -233,9 +234,9 @@ def a_start_does_not_arm_queue_timeouts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_cap(patch: pytest.MonkeyPatch, kind: str) -> None:
-    has_room = Turns._has_room
+    has_room = Caps.has_room
     patch.setattr(
-        Turns, "_has_room", lambda self, limit: limit.startswith(kind) or has_room(self, limit)
+        Caps, "has_room", lambda self, limit: limit.startswith(kind) or has_room(self, limit)
     )
 
 
