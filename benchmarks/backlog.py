@@ -63,7 +63,7 @@ class HeldRunner:
     def __init__(self):
         self.running = []
 
-    def start(self, attempt, ended):
+    def start(self, attempt, ended, tell):
         self.running.append(ended)
         return lambda _: None
 
