@@ -16,7 +16,6 @@ from support.chat_server import (
     Chat,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -30,23 +29,10 @@ from support.http_server import Rota, Servers, running_process, until
 from rota.presets import with_presets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 STATES = ["pending", "queued", "running", "completed", "failed", "cancelled", "waiting_dependency"]
 PRIORITIES = ["critical", "high", "normal", "low"]
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        yield made
-
-
-@pytest.fixture
-def rota(chat: Chat, serve: Servers) -> Rota:
-    """A server with the document's defaults."""
-    return serve(with_chat(chat))
 
 
 def stats(rota: Rota) -> dict[str, Any]:

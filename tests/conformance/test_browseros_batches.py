@@ -38,12 +38,6 @@ def chat() -> Iterator[Chat]:
 
 
 @pytest.fixture
-def rota(chat: Chat, serve: Servers) -> Rota:
-    """A server with the document's defaults."""
-    return serve(with_chat(chat))
-
-
-@pytest.fixture
 def wide(chat: Chat, serve: Servers) -> Rota:
     """A server that runs ten tasks at once."""
     return serve(with_chat(chat, maxConcurrent=10) | {"scheduler": {"workerCount": 20}})

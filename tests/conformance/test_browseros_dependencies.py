@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.chat_server import (
@@ -12,7 +12,6 @@ from support.chat_server import (
     Chat,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -23,15 +22,6 @@ from support.chat_server import (
     with_chat,
 )
 from support.http_server import Rota, Servers, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,7 +13,6 @@ from support.chat_server import (
     Flood,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -23,27 +22,12 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PLAIN = {
     "isScheduledTask": True,
     "mode": "agent",
     "supportsImages": False,
     "provider": "browseros",
 }
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        yield made
-
-
-@pytest.fixture
-def rota(chat: Chat, serve: Servers) -> Rota:
-    """A server with the document's defaults."""
-    return serve(with_chat(chat))
 
 
 def running(rota: Rota, chat: Chat, text: str = "work", **fields: Any) -> str:

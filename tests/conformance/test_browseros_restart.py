@@ -12,7 +12,6 @@ from support.chat_server import (
     Chat,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -23,20 +22,7 @@ from support.chat_server import (
 from support.http_server import Rota, Servers, Target, running_process, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        yield made
-
-
-@pytest.fixture
-def rota(chat: Chat, serve: Servers) -> Rota:
-    """A server with the document's defaults."""
-    return serve(with_chat(chat))
 
 
 def restart(rota: Rota) -> None:

@@ -52,12 +52,6 @@ def chat() -> Iterator[Chat]:
         yield made
 
 
-@pytest.fixture
-def rota(chat: Chat, serve: Servers) -> Rota:
-    """A server with the document's defaults."""
-    return serve(with_chat(chat))
-
-
 def only_hook(rota: Rota, hooks: Target, task_id: str) -> Received:
     """The one webhook of a task: when its delivery is recorded, no other can follow."""
     until(lambda: "delivery_succeeded" in rota.kinds(task_id), what="the webhook is delivered")
