@@ -60,13 +60,16 @@ def _select(
 async def _scan(
     log: EventLog, after: int, limit: int, wanted: tuple[frozenset[str], str | None, str | None]
 ) -> tuple[list[Stored], int]:
-    """Look through the log for up to `limit` wanted records; say how far it was looked through."""
+    """Look through the log for up to `limit` wanted records; say how far it was looked through.
+
+    The records of one task are found by its index.
+    """
     found: list[Stored] = []
-    looked = 0
+    looked, task, head = 0, wanted[1], log.head().seq
     while looked < SCAN_MAX:
-        page = log.read(after, SCAN_ROWS)
+        page = log.read(after, SCAN_ROWS) if task is None else log.read_task(task, SCAN_ROWS, after)
         if not page:
-            break
+            return found, max(after, head)
         await asyncio.sleep(0)
         for item in _select(page, wanted):
             found.append(item)
