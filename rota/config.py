@@ -40,6 +40,7 @@ RETRY_MS_MAX = 24 * 3600 * 1000
 RETRY_ON_MAX = 50
 DEDUP_MS_MAX = 30 * 24 * 3600 * 1000
 PAGE_ROWS_MAX = 1000
+PAGE_BYTES_MAX = 8 << 20
 PAGE_ROWS = 100
 LIST_ROWS_MAX = 10_000
 RESULT_BYTES_MAX = 1 << 20
@@ -335,10 +336,14 @@ def parse_settings(data: Any) -> Settings:
 
 def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:
     """Read a TOML or JSON file over presets; without one, the defaults. Raises ConfigError."""
-    data = _read(Path(path)) if path is not None else {}
-    if isinstance(data, dict):
-        data = with_presets(data, presets)
-    return parse_settings(data)
+    try:
+        data = _read(Path(path)) if path is not None else {}
+        if isinstance(data, dict):
+            data = with_presets(data, presets)
+        return parse_settings(data)
+    except RecursionError:
+        msg = f"{path} is nested too deep"
+        raise ConfigError(msg) from None
 
 
 def _read(path: Path) -> Any:

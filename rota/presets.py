@@ -107,6 +107,9 @@ _FREE = ("routes", "headers", "tokens")
 def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
     """Lay a parsed file over the presets that it, or the caller, names. Raises ConfigError."""
     named = data.get("presets", data.get("preset", ()))
+    if not isinstance(named, str | list | tuple) or not all(isinstance(n, str) for n in named):
+        msg = "presets: must be a name, or a list of names"
+        raise ConfigError(msg, hint=f"use {', '.join(PRESETS)}")
     names = [*presets, *([named] if isinstance(named, str) else named)]
     if not names:
         return data

@@ -209,7 +209,12 @@ class AdmissionActor(CooperativeActor):
         if full is not None:
             size = len(batch.tasks)
             self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
-            details = {"queued": state.backlog.total, "maxQueue": state.control.limits.queued}
+            limits = state.control.limits
+            details = {
+                "queued": state.backlog.total,
+                "maxQueue": limits.queued,
+                "maxPerAgent": limits.queued_per_agent,
+            }
             raise QueueFull(full, details={"batchId": batch_id, "size": size, **details})
         ids: dict[str, None] = {}
         for command in batch.tasks:

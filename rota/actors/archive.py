@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rota.eventlog.port import EventLog
 
 
+READ_KEPT = 16
+
+
 class Archive:
     """Finds what there is and what there was."""
 
@@ -27,6 +30,7 @@ class Archive:
         self._batches = journal.state.batches
         self._log = log
         self._attic: dict[str, tuple[int, Task | Batch]] = {}
+        self._read: dict[str, Task] = {}
         self._tasks.on_forgotten = self._batches.on_forgotten = self._put_away
 
     def task(self, task_id: str) -> Task | None:
@@ -37,7 +41,16 @@ class Archive:
         kept = self._kept(task_id)
         if kept is not None:
             return kept if isinstance(kept, Task) else None
-        return task_from_log(self._log, task_id)
+        return self._from_log(task_id)
+
+    def _from_log(self, task_id: str) -> Task | None:
+        """Read a task from the log; what was read last is kept, for it cannot change any more."""
+        task = self._read.pop(task_id, None) or task_from_log(self._log, task_id)
+        if task is not None and task.is_terminal:
+            self._read[task_id] = task
+            if len(self._read) > READ_KEPT:
+                del self._read[next(iter(self._read))]
+        return task
 
     def batch(self, batch_id: str) -> Batch | None:
         """Give a batch."""

@@ -108,6 +108,7 @@ class WorkerPool(CooperativeActor):
                 self._params(task),
                 task.tab,
                 task.ref,
+                task.plan.key if task.plan is not None else None,
             )
             abort = self._runner.start(attempt, ended, tell)
         except InvalidRequest as error:
@@ -128,8 +129,15 @@ class WorkerPool(CooperativeActor):
             return
         reach("pool.after_result")
         now, draw = self._journal.now(), self._draw()
-        event = decide_result(task, message.attempt, message.token, message.outcome, now, draw)
-        self._journal.record(event, cause=message.token, at=now)
+        settle = (task, message.attempt, message.token)
+        try:
+            event = decide_result(*settle, message.outcome, now, draw)
+            self._journal.record(event, cause=message.token, at=now)
+        except TypeError as error:  # nothing was recorded: it cannot be written as JSON
+            text = f"the result cannot be kept: {error}"
+            bad = Outcome(ok=False, code="bad_result", error=text)
+            event = decide_result(*settle, bad, now, draw)
+            self._journal.record(event, cause=message.token, at=now)
 
     def _params(self, task: Task) -> dict[str, Any]:
         """Give the task's params, with its parents' results where it asks for them."""
@@ -137,8 +145,7 @@ class WorkerPool(CooperativeActor):
         depends = task.plan.depends if task.plan is not None else None
         if not depends:
             return params
-        filled: dict[str, Any] = Results(depends, self._find_task).fill_in(params)
-        return filled
+        return Results(depends, self._find_task).fill_in(params)
 
     def _note(self, message: AttemptNoted) -> None:
         """Keep what an executor says, while its attempt is the valid one."""

@@ -67,7 +67,7 @@ def resume_command(
 def subject(agent: str | None, action: str | None) -> str:
     """Name what is paused or resumed. Raises UsageError."""
     if agent is not None and action is not None:
-        msg = "give --agent or --type, or neither for everything; for both, type it twice"
+        msg = "give --agent or --type, or neither for everything; for both, call it twice"
         raise click.UsageError(msg)
     if agent is not None:
         return f"agent {agent}"

@@ -24,7 +24,7 @@ HINTS = {
     "conflict": "`rota get {taskId}` shows it",
     "dependency_cycle": "leave one of these out of --depends-on",
     "dependency_rejected": "submit that task again, under another id",
-    "duplicate": "`rota get {taskId}` shows it; --dedup-mode return or replace lets you go on",
+    "duplicate": "`rota get {taskId}` shows it; `rota submit --dedup-mode` can replace it",
     "id_taken": "`rota get {taskId}` shows it; or give another --id",
     "idempotency_conflict": "use another idempotency key, or repeat exactly what was sent with it; "
     "a moment like +5m differs each time, --delay does not",

@@ -44,7 +44,7 @@ def logs_command(task_id: str, *, follow: bool, as_json: bool, client: RotaClien
         if not follow:
             raise
     if not count and not follow:
-        note("it has said nothing; --follow waits until it does, `rota events --task` shows more")
+        note("it has said nothing; `rota events --task` shows what happened to it")
 
 
 def line_of(line: dict[str, Any]) -> str:

@@ -50,6 +50,8 @@ def remark(task: dict[str, Any]) -> str:
     said = []
     if "waitingFor" in task:
         said.append(f"waits for {_few(task['waitingFor'])}")
+    if task["state"] == "ready" and task.get("executor") == "pull":
+        said.append("waits for a worker")
     if "nextAttemptAt" in task:
         said.append(f"next at {task['nextAttemptAt']}")
     error = task.get("error") or task.get("lastError")
@@ -77,7 +79,8 @@ def _few(names: list[str]) -> str:
 
 def _attempt(task: dict[str, Any]) -> str:
     most = task.get("maxAttempts")
-    return f"{task['attempt']} of {most}" if most else shown(task["attempt"])
+    is_first_life = most is not None and task["attempt"] <= most
+    return f"{task['attempt']} of {most}" if is_first_life else shown(task["attempt"])
 
 
 def _error(error: dict[str, Any]) -> str:

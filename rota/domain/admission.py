@@ -8,6 +8,7 @@ over all agents at the moment of submission. A batch is admitted whole or not at
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from rota.domain import events as e
@@ -131,10 +132,15 @@ def decide_batch(
     """Write down the tasks of a batch for which there is room. Raises InvalidRequest."""
     items = Items(ids, [command.ref for command in batch.tasks])
     depends = [resolve(command.depends, items) for command in batch.tasks]
+    find = cache(find)
     known = frozenset(ids)
+    labels = {
+        task_id: items.label(task_id, at, is_own=command.wanted_id is not None)
+        for at, (task_id, command) in enumerate(zip(ids, batch.tasks, strict=True))
+    }
     parents = {each for names in depends for each in names.values()} - known
     edges = {i: names.values() for i, names in zip(ids, depends, strict=True)}
-    check_cycles(edges, graph.waits_for(ids, parents))
+    check_cycles(edges, graph.waits_for(ids, parents), lambda each: labels.get(each, each))
     events, prospects = [], []
     for at, command in enumerate(batch.tasks):
         found = decide_dependencies(depends[at], command.on_missing, find, known)

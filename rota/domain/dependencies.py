@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from rota.domain.task import CANCELLED, FAILED, REJECTED, SUCCEEDED
+from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 REF = "ref:"
 PATH_SHOWN_MAX = 50
-FILLED_BYTES_MAX = 8 << 20
-_PLACE = re.compile(r"\{\{\s*([^{}\s][^{}]{0,300}?)\s*\}\}")
+FILLED_BYTES_MAX = 4 << 20
+PLACES_MAX = 10_000
+_PLACE = re.compile(r"\{\{([^{}]{1,400})\}\}")
 
 
 class Prospects(NamedTuple):
@@ -50,19 +52,26 @@ class Items:
             if ref is not None:
                 self._places.setdefault(ref, []).append(at)
 
-    def at(self, index: int) -> tuple[str, str]:
-        """Give the name and the id of an item. Raises InvalidRequest."""
+    def at(self, index: int) -> tuple[str, str | None]:
+        """Give the id of an item, and the ref that it may have. Raises InvalidRequest."""
         if not 0 <= index < len(self._ids):
             raise _bad(f"there is no item {index} in this batch")
-        return self._refs[index] or str(index), self._ids[index]
+        return self._ids[index], self._refs[index]
 
-    def of_ref(self, name: str) -> tuple[str, str]:
-        """Give the name and the id of the one item of this ref. Raises InvalidRequest."""
+    def of_ref(self, name: str) -> str:
+        """Give the id of the one item of this ref. Raises InvalidRequest."""
+        if not self._ids:
+            raise _bad(f"'{REF}{name[:100]}' means an item of a batch, and this is none")
         places = self._places.get(name, [])
         if len(places) != 1:
             what = "no item" if not places else "more than one item"
             raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
-        return name, self._ids[places[0]]
+        return self._ids[places[0]]
+
+    def label(self, task_id: str, at: int, *, is_own: bool) -> str:
+        """Name an item as its client does: by the id that it chose, its ref or its index."""
+        ref = self._refs[at]
+        return task_id if is_own else f"{REF}{ref}" if ref is not None else f"item {at}"
 
 
 def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[str, str]:
@@ -74,9 +83,13 @@ def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[st
     items = items or Items()
     for each in depends:
         if isinstance(each, int):
-            _name(found, *items.at(each))
+            task_id, ref = items.at(each)
+            _name(found, str(each), task_id)
+            if ref is not None:
+                _name(found, ref, task_id)
         elif each.startswith(REF):
-            _name(found, *items.of_ref(each.removeprefix(REF)))
+            name = each.removeprefix(REF)
+            _name(found, name, items.of_ref(name))
         elif each.startswith("bat_"):
             raise _bad(f"'{each[:100]}' is a batch; name its tasks")
         else:
@@ -118,10 +131,15 @@ def doom_reason(parent: Task) -> str:
     return f"dependency {parent.id} {was}{parent.state.value}"
 
 
-def check_cycles(edges: Mapping[str, Iterable[str]], waits_of: WaitsOf) -> None:
+def check_cycles(
+    edges: Mapping[str, Iterable[str]],
+    waits_of: WaitsOf,
+    label: Callable[[str], str] = str,
+) -> None:
     """Refuse new edges that close a cycle, showing it. Raises InvalidRequest.
 
-    `edges` are the new tasks' dependencies; `waits_of` gives those of tasks that exist.
+    `edges` are the new tasks' dependencies; `waits_of` gives those of tasks that exist; `label`
+    names a task as the client knows it.
     """
     done: set[str] = set()
     for start in edges:
@@ -134,7 +152,7 @@ def check_cycles(edges: Mapping[str, Iterable[str]], waits_of: WaitsOf) -> None:
             for task_id in rest:
                 if task_id in path:
                     walked = list(path)
-                    raise _cycle([*walked[walked.index(task_id) :], task_id])
+                    raise _cycle(list(map(label, [*walked[walked.index(task_id) :], task_id])))
                 if task_id not in done:
                     onward = edges[task_id] if task_id in edges else waits_of(task_id)
                     stack.append((task_id, iter(onward)))
@@ -165,7 +183,7 @@ def _bad(problem: str, code: str = "bad_request", task_id: str = "") -> InvalidR
 class Results:
     """What a task's parents leave it, put in where its params say `{{name}}`.
 
-    `name` is what `dependsOn` called the parent: its id, its ref, its index; `{{name.field.0}}`
+    `name` is the parent's id, its ref, or the index that `dependsOn` gave; `{{name.field.0}}`
     reaches into its result. A string that is one placeholder becomes the value itself; inside a
     longer one the value is written as text, JSON if it is not a string. Names that are no
     dependency's stay as they are.
@@ -173,29 +191,43 @@ class Results:
 
     def __init__(self, depends: Mapping[str, str], find: Find) -> None:
         """Look parents up by `find` when they are asked for."""
-        self._depends = depends
+        self._depends = {**{each: each for each in depends.values()}, **depends}
         self._find = find
+        self._places = PLACES_MAX
         self._known: dict[str, tuple[Any, int]] = {}
         self._left = FILLED_BYTES_MAX
 
-    def fill_in(self, params: Any) -> Any:
+    def fill_in(self, params: dict[str, Any]) -> dict[str, Any]:
         """Give params with results in them. Raises InvalidRequest if they get too large."""
-        if isinstance(params, str):
-            return self._fill_text(params) if "{{" in params else params
-        if isinstance(params, dict):
-            return {key: self.fill_in(value) for key, value in params.items()}
-        if isinstance(params, list):
-            return [self.fill_in(value) for value in params]
-        return params
+        filled: dict[str, Any] = self._fill(params)
+        if self._places == PLACES_MAX:
+            return params  # there was no placeholder
+        try:
+            raw = orjson.dumps(filled)
+        except TypeError:
+            raw = None
+        if raw is None or is_too_deep(raw, filled):
+            msg = f"params are nested deeper than {DEPTH_MAX} levels with the results filled in"
+            raise InvalidRequest(msg)
+        return filled
+
+    def _fill(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._fill_text(value) if "{{" in value else value
+        if isinstance(value, dict):
+            return {key: self._fill(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._fill(each) for each in value]
+        return value
 
     def _fill_text(self, text: str) -> Any:
         whole = _PLACE.fullmatch(text)
         if whole is not None:
-            found, value = self._look_up(whole[1])
+            found, value = self._look_up(whole[1].strip())
             return value if found else text
 
         def put(match: re.Match[str]) -> str:
-            found, value = self._look_up(match[1])
+            found, value = self._look_up(match[1].strip())
             if not found:
                 return match[0]
             return value if isinstance(value, str) else orjson.dumps(value).decode()
@@ -204,6 +236,10 @@ class Results:
 
     def _look_up(self, name: str) -> tuple[bool, Any]:
         """Find `name`, or `name.path` inside of it; a path that leads nowhere gives null."""
+        self._places -= 1
+        if self._places < 0:
+            msg = f"params have more than {PLACES_MAX} placeholders"
+            raise InvalidRequest(msg)
         for at in (len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] == ".")):
             if name[:at] in self._depends:
                 value = self._result_of(name[:at])

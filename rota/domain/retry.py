@@ -23,6 +23,7 @@ RETRY_AFTER_S_MAX = 3600.0
 HOPELESS = frozenset(
     {
         "bad_params",
+        "bad_result",
         "deadline_exceeded",
         "no_executor",
         "result_too_deep",

@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import orjson
+
+from rota.config import RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
+from rota.executors.http import too_large
 
 if TYPE_CHECKING:
     from rota.executors.port import Attempt, Tell
@@ -23,6 +27,8 @@ class BuiltinExecutor:
     def run_now(self, attempt: Attempt) -> Outcome | None:
         """Give the outcome at once, for the actions that need no waiting."""
         if attempt.action == "echo":
+            if len(orjson.dumps(attempt.params)) > RESULT_BYTES_MAX:
+                return too_large("what came back")
             return Outcome(ok=True, result={"echo": attempt.params})
         if attempt.action == "fail":
             message = str(attempt.params.get("message", "failed as asked"))[:2000]

@@ -43,7 +43,7 @@ DEFAULTS: dict[str, Any] = {
 
 _BOM = b"\xef\xbb\xbf"
 _NO_NEWS = (b"", b"[DONE]")
-_FIELDS = (b"event", b"id", b"retry", b"")  # a comment is a field without a name
+_FIELDS = (b"id", b"retry", b"")  # a comment is a field without a name
 _LINE_BYTES_MAX = RESULT_BYTES_MAX + len(_BOM + b"data: ")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -96,20 +96,23 @@ class ChatExecutor(HttpExecutor):
             chat.progress.stop()
         if stream.is_too_large:
             return too_large("an event of the chat stream")
-        return chat.outcome(stream.stray)
+        return chat.outcome(stream.stray, stream.error)
 
 
 class EventStream:
     """Takes server-sent events out of a stream, in whatever pieces it comes.
 
-    An event is its `data:` lines, joined; its name and id are of no interest here. An end of the
-    stream also ends the event that is coming in, as in the document (and not in the standard).
+    An event is its `data:` lines, joined; of its name only `error` is of interest: `error` is the
+    data of the last event if that was so named. An end of the stream also ends the event that is
+    coming in, as in the document (and not in the standard).
     """
 
     def __init__(self) -> None:
         """Nothing has come yet."""
         self.is_too_large = False
         self.stray = b""
+        self.error: bytes | None = None
+        self._name = b""
         self._is_first = True
         self._is_after_cr = False
         self._line = bytearray()
@@ -145,13 +148,18 @@ class EventStream:
         if name == b"data":
             self._data += value.removeprefix(b" ") + b"\n"
             self.is_too_large = self.is_too_large or len(self._data) > RESULT_BYTES_MAX + 1
+        elif name == b"event":
+            self._name = value.strip()[:SAMPLE_BYTES_MAX]
         elif name not in _FIELDS:
             self.stray = line[:SAMPLE_BYTES_MAX]
         return []
 
     def _end_event(self) -> list[bytes]:
-        data = bytes(self._data[:-1])
+        data, name = bytes(self._data[:-1]), self._name
         self._data.clear()
+        self._name = b""
+        if data.strip() not in _NO_NEWS:
+            self.error = data if name == b"error" else None
         return [data] if data else []
 
 
@@ -210,11 +218,20 @@ class _Chat:
             if len(data) <= REPORT_BYTES_MAX and not is_too_deep(data, value):
                 self.progress.take(value)
 
-    def outcome(self, stray: bytes) -> Outcome:
-        """Make an outcome of the last event; `stray` is a line that belonged to none."""
+    def outcome(self, stray: bytes, error: bytes | None = None) -> Outcome:
+        """Make an outcome of the last event; `stray` is a line that belonged to none.
+
+        `error` is the last event's data if that was one of the kind.
+        """
+        if error is not None and (self._last is None or self._last[0] != error):
+            text = error[:SAMPLE_BYTES_MAX].decode(errors="replace")
+            return failure("chat_error", text, error, text)
         if self._last is None:
             return _no_result(self._malformed or stray)
         data, value = self._last
+        if error is not None:
+            said = value if isinstance(value, dict) else {"message": str(value)}
+            return failure("chat_error", _message(said), data, value)
         if isinstance(value, dict) and value.get("type") == "error":
             return failure("chat_error", _message(value), data, value)
         if is_too_deep(data, value):

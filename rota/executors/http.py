@@ -55,6 +55,8 @@ class HttpExecutor:
             body["tabId"] = attempt.tab
         if attempt.ref is not None:
             body["ref"] = attempt.ref
+        if attempt.key is not None:
+            body["key"] = attempt.key
         return body
 
     def refusal(self, attempt: Attempt) -> Outcome | None:
@@ -74,7 +76,7 @@ class HttpExecutor:
                 headers=self._headers_for(attempt),
                 allow_redirects=False,
             ) as response:
-                if response.status < 300:
+                if 200 <= response.status < 300:
                     return await self.read(response, tell)
                 return await self._failure(response)
         except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
     params: dict[str, Any]
     tab: str | None = None
     ref: str | None = None
+    key: str | None = None
 
 
 class Note(NamedTuple):

@@ -132,7 +132,7 @@ class App:
                 error = InternalFault(error.message)
                 error.status = 503
             answer = self._problem(error, request_id, call.dialect if call else dialect)
-        except ConnectionResetError:
+        except ConnectionError:
             answer = web.Response(status=400)  # the client has left: nobody reads this
         except Exception:
             logger.exception("a handler failed")
@@ -167,6 +167,8 @@ class App:
             for name, known in self._tokens.items():
                 if hmac.compare_digest(given, known):
                     return name
+        if "Authorization" in headers:
+            raise HttpProblem(401, "unauthorized", "this token is not known here")
         raise HttpProblem(401, "unauthorized", "send Authorization: Bearer TOKEN")
 
     def _own_host(self) -> str:

@@ -6,6 +6,7 @@ the inside (paths, tracebacks, other people's input) gets into them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
+_TAG = re.compile(r"int|str|float|bool|.*\[.*|.*\(.*")
+"""What pydantic names the members of a union; no field of ours is named so."""
 RETRY_AFTER_S = {429: "1", 503: "2"}
 
 
@@ -76,7 +79,7 @@ def response(error: RotaError, body: dict[str, Any]) -> web.Response:
 def invalid(error: ValidationError) -> InvalidRequest:
     """Turn the first thing wrong with a body into a sentence that names the field."""
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part)[:100] for part in first["loc"] if part not in ("int", "str"))
+    where = ".".join(str(part)[:100] for part in first["loc"] if not _TAG.fullmatch(str(part)))
     kind = first["type"]
     if kind == "missing":
         message = f"missing required field '{where}'"
@@ -87,9 +90,13 @@ def invalid(error: ValidationError) -> InvalidRequest:
     elif not where:
         message = "the body must be a JSON object"
     else:
-        problem = first["msg"].removeprefix("Value error, ")
+        problem = _PLAINER.get(kind) or first["msg"].removeprefix("Value error, ")
         message = f"field '{where}': {problem[:1].lower()}{problem[1:]}"
     return InvalidRequest(message, details={"field": where} if where else {})
+
+
+_PLAINER = {"model_type": "must be an object", "dict_type": "must be an object"}
+"""Sentences for what pydantic says in terms of its own."""
 
 
 def check_depth(raw: bytes, value: Any) -> None:

@@ -221,9 +221,11 @@ class Server:
             changed = await self.app.reload(source)
         except RotaError as error:
             logger.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
+        except Exception:
+            logger.exception("the configuration was not reloaded, the old one stays")
         else:
-            if changed:
-                logger.warning("reloaded %s: %s", self.config_path, ", ".join(changed))
+            what = ", ".join(changed) or "no limit changed"
+            logger.warning("reloaded %s: %s", self.config_path, what)
 
     async def _watch(self, path: Path) -> None:
         """Reload when the file changes, is replaced (as editors do) or its link is."""

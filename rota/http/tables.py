@@ -10,6 +10,9 @@ import asyncio
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from rota.config import PAGE_BYTES_MAX
 from rota.domain.task import REJECTED
 from rota.errors import InvalidRequest
 
@@ -86,13 +89,28 @@ async def answer_list(
     )
 
     def page() -> dict[str, Any]:
-        body: dict[str, Any] = {"tasks": [call.view(task, view) for task in tasks]}
-        body["count"] = len(tasks)
-        if cursor is not None:
-            body["nextCursor"] = cursor
+        rows, next_cursor = fitting(tasks, cursor, lambda task: call.view(task, view))
+        body: dict[str, Any] = {"tasks": rows, "count": len(rows)}
+        if next_cursor is not None:
+            body["nextCursor"] = next_cursor
         return body
 
     return call.json(await call.bridge.durable(page))
+
+
+def fitting(
+    tasks: list[Task], cursor: str | None, view: View
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Show as many tasks as fit into one answer, and give the cursor of the next."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for task in tasks:
+        rows.append(view(task))
+        if task.params is not None or task.result is not None:
+            size += len(orjson.dumps(rows[-1]))
+        if size > PAGE_BYTES_MAX and task is not tasks[-1]:
+            return rows, str(task.created_seq)
+    return rows, cursor
 
 
 def _states(

@@ -57,7 +57,7 @@ def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
         if value is not None:
             view[name] = value
     if plan.depends:
-        view["dependsOn"] = list(plan.depends.values())
+        view["dependsOn"] = list(dict.fromkeys(plan.depends.values()))
     if task.state is BLOCKED:
         view["waitingFor"] = sorted(task.waits or ())
     if plan.not_before is not None:

@@ -120,6 +120,25 @@ def test_check_says_whether_a_file_is_good(typed, tmp_path):
     assert "cannot read" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "presets = 5",
+        'presets = [["a"]]',
+        "preset = true",
+        "a = " + "[" * 100_000,
+        'presets = ["pinchtab"]\n[' + ".".join(["a"] * 2000) + "]",
+    ],
+)
+def test_a_file_of_odd_shape_is_an_error_in_words(typed, tmp_path, text):
+    path = tmp_path / "rota.toml"
+    path.write_text(text)
+    result = typed("config", "--config", path, "--check")
+    assert result.exit_code == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip()
+
+
 def test_check_without_a_file_is_wrong_usage(typed):
     assert typed("config", "--check").exit_code == 2
 

@@ -176,6 +176,17 @@ def test_a_watcher_that_comes_after_the_end_gets_the_job_and_is_sent_off(agent: 
     assert watcher.close_code == 1000
 
 
+def test_a_large_payload_is_not_pushed(agent: Agent) -> None:
+    """Each of a thousand watchers would hold a copy of it."""
+    body = {"jobType": "browser_start", "payload": {"id": "env-1", "blob": "x" * 20_000}}
+    job_id = agent.ok(agent.post("/api/jobs", body))["jobId"]
+    job = agent.finish(job_id)
+    with watching(agent, job_id) as watcher:
+        (only,) = watcher.all()
+    assert job.pop("payload") == body["payload"]
+    assert only["data"] == job
+
+
 def test_a_queue_timeout_is_pushed(agents: Agents) -> None:
     agent = agents.start(types={"browser_start": {"executor": "pull", "queueTimeoutMs": 300}})
     job_id = agent.enqueue("browser_start")

@@ -283,7 +283,7 @@ def test_items_depend_on_each_other_by_ref_by_index_and_on_others_by_id() -> Non
     assert [event.depends for event in events] == [
         None,
         {"first": "n0"},
-        {"first": "n0", "1": "n1", "t1": "t1", "t2": "t2"},
+        {"0": "n0", "first": "n0", "1": "n1", "t1": "t1", "t2": "t2"},
     ]
     assert [event.waits for event in events] == [None, ["n0"], ["n0", "n1", "t2"]]
 
@@ -294,21 +294,27 @@ def test_an_item_may_depend_on_one_that_comes_after_it() -> None:
 
 
 def test_a_cycle_inside_a_batch_is_refused_with_its_path() -> None:
-    with pytest.raises(InvalidRequest, match="cycle: n0 -> n1 -> n0") as caught:
+    with pytest.raises(InvalidRequest, match="cycle: item 0 -> item 1 -> item 0") as caught:
         batch(given(), ECHO._replace(depends=(1,)), ECHO._replace(depends=(0,)))
     assert caught.value.code == "dependency_cycle"
-    assert caught.value.details == {"path": ["n0", "n1", "n0"]}
+    assert caught.value.details == {"path": ["item 0", "item 1", "item 0"]}
 
 
 def test_an_item_that_depends_on_itself_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="cycle: n0 -> n0"):
+    with pytest.raises(InvalidRequest, match="cycle: item 0 -> item 0"):
         batch(given(), ECHO._replace(depends=(0,)))
 
 
 def test_a_cycle_that_closes_through_a_task_that_waits_already_is_refused() -> None:
     story = given(submitted(waits=["n1"], depends={"n1": "n1"}))
     with pytest.raises(InvalidRequest, match="n1 -> t1 -> n1"):
-        batch(story, ECHO, ECHO._replace(depends=("t1",)))
+        batch(story, ECHO, ECHO._replace(depends=("t1",), wanted_id="n1"))
+
+
+def test_a_cycle_shows_the_names_that_its_client_gave() -> None:
+    items = (ECHO._replace(ref="a", depends=(1,)), ECHO._replace(wanted_id="n1", depends=(0,)))
+    with pytest.raises(InvalidRequest, match="cycle: ref:a -> n1 -> ref:a"):
+        batch(given(), *items)
 
 
 @pytest.mark.parametrize(

@@ -381,3 +381,22 @@ def test_a_compressed_flood_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = gzip.compress(b": ping\n" * (1 << 20))
     raw = answer(200, "Content-Encoding: gzip", body=bomb)
     assert run(raw)[0].code == "stream_too_large"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b'data: {"x": 1}\n\nevent: error\ndata: {"error": "llm sad"}\n\n', "llm sad"),
+        (b'event: error\ndata: {"message": "no credit"}\n\ndata: [DONE]\n\n', "no credit"),
+        (b'data: {"x": 1}\n\nevent: error\ndata: boom\n\n', "boom"),
+        (b'event: error\ndata: "plain"\n\n', "plain"),
+    ],
+)
+def test_an_event_named_error_at_the_end_is_a_failure(answer: bytes, error: str) -> None:
+    outcome, _ = run(stream(answer))
+    assert (outcome.ok, outcome.code, outcome.error) == (False, "chat_error", error)
+
+
+def test_an_error_that_is_not_the_end_is_none() -> None:
+    outcome, _ = run(stream(b'event: error\ndata: "hiccup"\n\ndata: {"answer": 1}\n\n'))
+    assert outcome == Outcome(ok=True, result={"answer": 1})

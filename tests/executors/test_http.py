@@ -137,6 +137,14 @@ def test_400_or_more_fails_with_status_and_body(web: Target, status: int) -> Non
     assert outcome.details == {"status": status, "body": {"why": "no"}}
 
 
+def test_the_key_of_a_task_is_told(web: Target) -> None:
+    run(web.url, key="profile-1")
+    run(web.url)
+    first, second = (request.body for request in web.requests)
+    assert first["key"] == "profile-1"
+    assert "key" not in second
+
+
 def test_an_empty_refusal_says_its_status(web: Target) -> None:
     assert answered(web, 503, b"").error == "executor returned 503"
 

@@ -243,7 +243,10 @@ def test_a_name_that_is_nobodys_is_refused(
 def test_a_ref_means_nothing_outside_a_batch(rota: Rota) -> None:
     before = head(rota)
     body = {"agentId": "ann", "action": "echo", "dependsOn": ["ref:x"]}
-    assert "ref 'x'" in refused(rota, rota.post("/v1/tasks", body), before)["error"]
+    assert (
+        "'ref:x' means an item of a batch"
+        in refused(rota, rota.post("/v1/tasks", body), before)["error"]
+    )
 
 
 # -- cycles --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
 from rota.http.problems import reworded
 from rota.http.submissions import admitted, keyed, written
-from rota.http.tables import list_tasks
+from rota.http.tables import fitting, list_tasks
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _add_course(shown: dict[str, Any], task: Task) -> None:
     if task.result is not None:
         shown["result"] = task.result
     if task.error is not None:
-        shown["errorCode"] = task.error_code
+        shown["errorCode"] = (task.error_details or {}).get("code") or task.error_code
         shown["errorMessage"] = MESSAGES.get(task.error_code or "", task.error)
 
 
@@ -226,10 +226,8 @@ async def list_all(call: Call) -> Any:
         dialect=NAME,
         hide_rejected=frozenset({NAME}),
     )
-    data: dict[str, Any] = {
-        "jobs": await call.bridge.durable(lambda: [view(task) for task in tasks]),
-        "count": len(tasks),
-    }
+    jobs, cursor = await call.bridge.durable(lambda: fitting(tasks, cursor, view))
+    data: dict[str, Any] = {"jobs": jobs, "count": len(jobs)}
     if cursor is not None:
         data["nextCursor"] = cursor
     return _ok(call, data)

@@ -78,7 +78,7 @@ def view(task: Task) -> dict[str, Any]:
         "state": STATES[task.state],
         "instruction": params.get("instruction", ""),
         "priority": WORDS.get(task.priority, task.priority),
-        "dependsOn": list(plan.depends.values()) if plan is not None and plan.depends else [],
+        "dependsOn": list(dict.fromkeys(plan.depends.values())) if plan and plan.depends else [],
         "retryCount": task.retries,
         "maxRetries": policy.max_attempts - 1,
         "retryPolicy": {

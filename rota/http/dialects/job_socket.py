@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 20.0
 MESSAGE_BYTES_MAX = 4096
+PAYLOAD_BYTES_PUSHED = 16 << 10
 PUSHED = (*TASK_EVENTS, e.TaskProgressed)
 
 
@@ -96,6 +97,8 @@ async def _send(
     socket: web.WebSocketResponse, what: str, task: Task, seq: int, record: Record | None
 ) -> None:
     shown = view(task)
+    if len(orjson.dumps(shown.get("payload"))) > PAYLOAD_BYTES_PUSHED:
+        del shown["payload"]  # each watcher would hold a copy of it
     body: dict[str, Any] = {"type": what, "jobId": task.id, "status": shown["status"], "seq": seq}
     if record is not None:
         body["event"] = kind_of(type(record.event))

@@ -36,7 +36,8 @@ async def submit(call: Call) -> Any:
         agent = item.agentId or body.agentId
         if agent is None:
             field = f"tasks.{at}.agentId"
-            raise InvalidRequest(f"missing required field '{field}'", details={"field": field})
+            msg = f"missing required field '{field}', or 'agentId' for the whole batch"
+            raise InvalidRequest(msg, details={"field": field})
         commands.append(command_from(call, item, agent, "native", item.callbackUrl, now))
     batch = SubmitBatch(
         tuple(commands), "native", body.parallelism, body.callbackUrl or None, call.by

@@ -131,7 +131,7 @@ async def stream(call: Call) -> Any:
     call.app.streams.add(news)
     try:
         await _pour(call, response, after, wanted, news, frame)
-    except (ConnectionResetError, asyncio.CancelledError):
+    except (ConnectionError, asyncio.CancelledError):
         pass
     finally:
         call.app.streams.discard(news)
@@ -179,8 +179,9 @@ def _in_dialect(call: Call) -> bool:
 
 def _browseros(call: Call, item: Stored) -> dict[str, Any] | None:
     record = decode(item.body)
-    task_id = getattr(record.event, "task", None)
-    task = call.bridge.shard.archive.task(task_id) if task_id is not None else None
+    if type(record.event) not in browseros.EVENTS:
+        return None
+    task = call.bridge.shard.archive.task(record.event.task)  # type: ignore[union-attr]
     plan = task.plan if task is not None else None
     return browseros.event_view(record, plan.batch if plan is not None else None)
 
