@@ -54,7 +54,8 @@ KNOWN = {
 @click.option(
     "--max-attempts",
     type=click.IntRange(1),
-    help="How often to try; this or any --retry option replaces the type's policy.",
+    help="How often to try, 4 times if only another --retry option is given; any of them replaces "
+    "the type's policy.",
 )
 @click.option(
     "--retry-kind",
@@ -63,6 +64,12 @@ KNOWN = {
 )
 @click.option("--retry-base", type=Duration(), help="The first pause.  [default: 1s]")
 @click.option("--retry-max", type=Duration(), help="The longest pause.  [default: 1m]")
+@click.option(
+    "--retry-multiplier",
+    type=click.FloatRange(1),
+    help="How much longer each exponential pause is than the one before.  [default: 2]",
+)
+@click.option("--retry-jitter", type=Duration(), help="A random part of each pause, up to this.")
 @click.option(
     "--retry-on",
     multiple=True,
@@ -78,6 +85,12 @@ KNOWN = {
     "--dedup-mode",
     type=click.Choice(["reject", "return", "replace"]),
     help="What to do about the one there is.  [default: reject]",
+)
+@click.option(
+    "--on-interrupt",
+    "onInterrupt",
+    type=click.Choice(["retry", "fail"]),
+    help="What to do when the server goes away under an attempt.  [default: retry]",
 )
 @click.option("--preempt", is_flag=True, help="May take the place of a less urgent task.")
 @click.option("--callback", "callbackUrl", help="URL that is told when the task ends.")
@@ -143,6 +156,8 @@ def fields_from(options: dict[str, Any]) -> dict[str, Any]:
         kind=fields.pop("retry_kind"),
         baseMs=fields.pop("retry_base"),
         maxMs=fields.pop("retry_max"),
+        multiplier=fields.pop("retry_multiplier"),
+        jitterMs=fields.pop("retry_jitter"),
         maxAttempts=fields.pop("max_attempts"),
         retryOn=list(fields.pop("retry_on")) or None,
     )

@@ -106,6 +106,7 @@ class TaskView(BaseModel):
     params: dict[str, Any] | None = None
     deadline: str | None = None
     timeoutMs: int | None = None
+    onInterrupt: str | None = None
     callbackUrl: str | None = None
     assignedAt: str | None = None
     startedAt: str | None = None

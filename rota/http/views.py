@@ -34,6 +34,8 @@ def native(task: Task) -> dict[str, Any]:
     add_common(view, task)
     if task.timeout_ms is not None:
         view["timeoutMs"] = task.timeout_ms
+    if task.on_interrupt is not None:
+        view["onInterrupt"] = task.on_interrupt
     if task.assigned_at:
         view["assignedAt"] = rfc3339(task.assigned_at)
     if task.interruptions:

@@ -191,3 +191,15 @@ def test_wait_cut_short_says_how_to_look_again(capsys):
     with pytest.raises(KeyboardInterrupt), found_later("rota get t1"):
         raise KeyboardInterrupt
     assert "`rota get t1`" in capsys.readouterr().err
+
+
+def test_the_rarer_options_of_a_retry_and_of_an_interruption(submitted):
+    words = ("--retry-multiplier", "3", "--retry-jitter", "500ms", "--on-interrupt", "fail")
+    task = submitted("wait-here", "--agent", "sub1", *words)
+    assert (task["retry"]["multiplier"], task["retry"]["jitterMs"]) == (3.0, 500)
+    assert (task["maxAttempts"], task["onInterrupt"]) == (4, "fail")
+
+
+def test_a_task_that_nobody_runs_is_said_to_wait_for_a_worker(rota, submitted):
+    submitted("wait-here", "--agent", "sub-lonely")
+    assert "waits for a worker" in rota("list", "--agent", "sub-lonely").stdout

@@ -1295,3 +1295,12 @@ def test_sighup_reloads_a_running_process(tmp_path: Path) -> None:
         until(lambda: "not JSON" in rota.output.read_text(), what="it says what is wrong")
         assert rota.get("/scheduler/stats").json["config"]["maxQueueSize"] == 8
         assert rota.end() == 0
+
+
+def test_a_repeat_under_an_idempotency_key_makes_no_second_task(rota: Rota) -> None:
+    body = {"agentId": "ann", "action": "waits"}
+    first = rota.post("/tasks", body, **{"X-Idempotency-Key": "k"})
+    again = rota.post("/tasks", body, **{"X-Idempotency-Key": "k"})
+    assert (first.status, again.status) == (202, 200)
+    assert again.json["taskId"] == first.json["taskId"]
+    assert again.json["idempotent"] is True

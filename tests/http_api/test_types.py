@@ -256,3 +256,14 @@ def test_an_unknown_word_for_a_priority_is_refused_with_the_known_ones(
     batch = rota.post("/v1/batches", body)
     assert (batch.status, batch.json["details"]) == (400, {"field": "tasks.0.priority"})
     assert rota.get("/v1/tasks").json["count"] == 0
+
+
+def test_the_type_of_chats_is_shown_as_it_is_in_force(serve: Servers) -> None:
+    executors = {"chat": {"kind": "chat", "url": "http://127.0.0.1:1/chat"}}
+    (row,) = serve({"executors": executors}).get("/v1/types").json["types"]
+    assert (row["type"], row["executor"], row["timeoutMs"]) == ("chat", "chat", 120_000)
+    assert (row["retry"]["maxAttempts"], row["maxConcurrent"]) == (4, 1)
+    types = {"chat": {"executor": "chat", "timeoutMs": 5000, "maxConcurrent": 3}}
+    (row,) = serve({"executors": executors, "types": types}).get("/v1/types").json["types"]
+    assert (row["executor"], row["timeoutMs"], row["maxConcurrent"]) == ("chat", 5000, 3)
+    assert row["retry"]["maxAttempts"] == 4
