@@ -1,0 +1,103 @@
+"""Every maximum of the task model is reached once, and one more is refused in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rota.config import (
+    BATCH_EDGES_MAX,
+    DEDUP_MS_MAX,
+    RETRY_ATTEMPTS_MAX,
+    RETRY_MS_MAX,
+    RETRY_ON_MAX,
+    TIMEOUT_MS_MAX,
+    WAIT_MS_MAX,
+)
+
+if TYPE_CHECKING:
+    from support.http_server import Rota, Servers
+
+
+@pytest.fixture
+def rota(serve: Servers) -> Rota:
+    """A server with a large queue."""
+    return serve({"scheduler": {"maxQueueSize": 10_000, "maxPerAgent": 10_000}})
+
+
+def classes(count: int) -> list[str]:
+    return [f"code:c{n}" for n in range(count)]
+
+
+BOUNDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"retry": {"retryOn": classes(RETRY_ON_MAX)}},
+        {"retry": {"retryOn": classes(RETRY_ON_MAX + 1)}},
+        "retry.retryOn",
+    ),
+    (
+        {"retry": {"maxAttempts": RETRY_ATTEMPTS_MAX}},
+        {"retry": {"maxAttempts": RETRY_ATTEMPTS_MAX + 1}},
+        "retry.maxAttempts",
+    ),
+    (
+        {"retry": {"baseMs": RETRY_MS_MAX}},
+        {"retry": {"baseMs": RETRY_MS_MAX + 1}},
+        "retry.baseMs",
+    ),
+    (
+        {"dedup": {"key": "a", "ttlMs": DEDUP_MS_MAX}},
+        {"dedup": {"key": "b", "ttlMs": DEDUP_MS_MAX + 1}},
+        "dedup.ttlMs",
+    ),
+    ({"timeoutMs": TIMEOUT_MS_MAX}, {"timeoutMs": TIMEOUT_MS_MAX + 1}, "timeoutMs"),
+    (
+        {"queueTimeoutMs": TIMEOUT_MS_MAX},
+        {"queueTimeoutMs": TIMEOUT_MS_MAX + 1},
+        "queueTimeoutMs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("most", "over", "field"), BOUNDS, ids=[row[2] for row in BOUNDS])
+def test_the_most_is_taken_and_one_more_is_refused(
+    rota: Rota, most: dict[str, Any], over: dict[str, Any], field: str
+) -> None:
+    body = {"agentId": "ann", "action": "waits"}
+    assert rota.post("/v1/tasks", {**body, **most}).status == 202
+    answer = rota.post("/v1/tasks", {**body, **over})
+    assert (answer.status, answer.json["details"]) == (400, {"field": field})
+
+
+def test_a_batch_has_so_many_dependencies(rota: Rota) -> None:
+    def batch(edges: int) -> Any:
+        parents = [f"p{n}" for n in range(500)]
+        tasks = [{"action": "waits", "dependsOn": parents} for _ in range(edges // 500)]
+        tasks.append({"action": "waits", "dependsOn": parents[: edges % 500]})
+        return rota.post("/v1/batches", {"agentId": "ann", "tasks": tasks})
+
+    assert batch(BATCH_EDGES_MAX).status == 202
+    answer = batch(BATCH_EDGES_MAX + 1)
+    assert (answer.status, answer.code) == (400, "too_many_dependencies")
+    assert answer.json["details"] == {"dependencies": BATCH_EDGES_MAX + 1, "max": BATCH_EDGES_MAX}
+
+
+def test_so_many_keys_are_held(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.domain.admission.KEYS_MAX", 2)
+    body = {"agentId": "ann", "action": "waits"}
+    for key in ("a", "b"):
+        assert rota.post("/v1/tasks", {**body, "idempotencyKey": key}).status == 202
+    answer = rota.post("/v1/tasks", {**body, "dedup": {"key": "c"}})
+    assert (answer.status, answer.code) == (429, "too_many_keys")
+    batch = {"agentId": "ann", "tasks": [{"action": "waits"}], "idempotencyKey": "d"}
+    assert rota.post("/v1/batches", batch).code == "too_many_keys"
+    assert rota.post("/v1/tasks", {**body, "idempotencyKey": "a"}).status == 200
+    assert rota.post("/v1/tasks", body).status == 202
+
+
+def test_a_long_poll_waits_for_so_long(rota: Rota) -> None:
+    task = rota.submit_native(action="echo")
+    assert rota.get(f"/v1/tasks/{task}?waitMs={WAIT_MS_MAX}").status == 200
+    answer = rota.get(f"/v1/tasks/{task}?waitMs={WAIT_MS_MAX + 1}")
+    assert (answer.status, answer.json["details"]) == (400, {"field": "waitMs"})
