@@ -194,14 +194,6 @@ class Turns:
         urgent.look.update(soon)
         return None
 
-    def one_short(self, task: Task) -> tuple[str, ...] | None:
-        """Name the limits that hold a ready task back, if one slot less taken would let it run.
-
-        None if nothing holds it, or more than one slot would have to be freed.
-        """
-        full, over = self._caps.held_by(task)
-        return full if full and not over else None
-
     def _best(self, agent: str) -> Task | None:
         """Find the agent's best task whose group is open, parking groups found full."""
         turn = self._agents[agent]

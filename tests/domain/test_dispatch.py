@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.builders import one_short
 
 from rota.domain import caps, dispatch, ordering
 from rota.domain import events as e
@@ -155,7 +156,7 @@ class Bench:
     def preempt(self, name: str) -> str | None:
         """Let a task take another's place, as the dispatcher does; name the victim."""
         task = self.state.tasks.by_id[name]
-        held_by = self.turns.one_short(task)
+        held_by = one_short(self.turns, task)
         assert set(held_by or ()) == self.one_short_of(task)
         if held_by is None:
             return None
@@ -595,7 +596,7 @@ def test_one_slot_that_is_missing_is_named() -> None:
     bench.submit("ann", HELD[0])
     bench.assign_all()
     urgent = bench.state.tasks.by_id[bench.submit("ann", HELD[0], 0)]
-    assert set(bench.turns.one_short(urgent) or ()) == {
+    assert set(one_short(bench.turns, urgent) or ()) == {
         "inflight",
         "agent:ann",
         "push",
@@ -618,7 +619,7 @@ def test_no_single_slot_helps_who_is_held_by_more_or_by_nothing(what: str) -> No
         bench.pause_type("echo")
     elif what == "limits":
         bench.change(Limits(inflight=1))
-    assert bench.turns.one_short(urgent) is None
+    assert one_short(bench.turns, urgent) is None
 
 
 def test_a_victim_of_pre_emption_runs_again_when_there_is_room() -> None:

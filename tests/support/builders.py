@@ -252,6 +252,12 @@ class When:
             self._decide()
 
 
+def one_short(turns: Turns, task: Task) -> tuple[str, ...] | None:
+    """Name the limits that hold a task back, if one slot less taken would let it run."""
+    full, over = turns._caps.held_by(task)
+    return full if full and not over else None
+
+
 def given(*events: e.Event) -> Given:
     """Tell what happened so far."""
     return Given(events)
@@ -548,7 +554,7 @@ class _Play:
         if self.state.control.stopped is not None or turns.next() is not None:
             return
         for task in [t for t in self.state.tasks if t.state is READY and t.executor != PULL]:
-            held_by = turns.one_short(task) if task.plan and task.plan.preempt else None
+            held_by = one_short(turns, task) if task.plan and task.plan.preempt else None
             if held_by is not None:
                 running = self.state.slots.held_by(task.agent)
                 swap = decide_preemption(task, held_by, running)
