@@ -43,8 +43,11 @@ def _word(n: int) -> str:
     return _PAIRS[n % _RADIX] + _PAIRS[b] + _PAIRS[c] + _PAIRS[d]
 
 
-def task_id(now_us: int, is_taken: Callable[[str], bool]) -> str:
-    """Draw a task id that is not taken; in a crowded moment, from the moments after it."""
+def task_id(now_us: int, is_taken: Callable[[str], bool]) -> tuple[str, bool]:
+    """Draw a task id that is not taken; in a crowded moment, from the moments after it.
+
+    Also say whether it is of a later moment.
+    """
     unit = (now_us - _EPOCH_US) // _UNIT_US
     for tries in count():
         moment = unit + tries // _DRAWS_PER_UNIT
@@ -52,7 +55,7 @@ def task_id(now_us: int, is_taken: Callable[[str], bool]) -> str:
             (moment << _DRAW_BITS) + int.from_bytes(_draw()[:2], "big") % (1 << _DRAW_BITS)
         )
         if not is_taken(found):
-            return found
+            return found, moment > unit
     raise AssertionError
 
 

@@ -204,7 +204,7 @@ class AdmissionActor(CooperativeActor):
         for command in batch.tasks:
             decide.check_ahead(command.deadline, self._journal.now())
         state = self._journal.state
-        batch_id = "bat_" + self._new_id().removeprefix("tsk_")
+        batch_id = self._new_batch_id()
         full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
         if full is not None:
             size = len(batch.tasks)
@@ -236,6 +236,13 @@ class AdmissionActor(CooperativeActor):
             m.Admitted(t.task, t.position, at, word) for t, word in zip(tasks, states, strict=True)
         ]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
+
+    def _new_batch_id(self) -> str:
+        """Draw an id that no batch has: that no task has it says nothing about batches."""
+        while True:
+            batch_id = "bat_" + self._new_id().removeprefix("tsk_")
+            if not self._archive.knows(batch_id):
+                return batch_id
 
     def _fresh_id(self, command: SubmitTask, taken: dict[str, None]) -> str:
         task_id = self._id_for(command)

@@ -64,9 +64,9 @@ class Archive:
 
     def knows(self, subject: str) -> bool:
         """Whether an id is a task's or a batch's."""
-        if subject in self._tasks.by_id or self._kept(subject) is not None:
+        if subject in self._tasks.by_id or subject in self._batches.by_id:
             return True
-        return self._log.has_task(subject)
+        return self._kept(subject) is not None or self._log.has_task(subject)
 
     def either(self, subject: str) -> Task | Batch | None:
         """Give the task or the batch of an id."""

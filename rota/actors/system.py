@@ -211,13 +211,17 @@ class Shard:
             self._host.hurry(self.runtime.run)
 
     def _draw_id(self) -> str:
-        return ids.task_id(self.journal.now(), self._is_taken)
+        now = self.journal.now()
+        task_id, is_ahead = ids.task_id(now, self._is_taken)
+        if is_ahead:  # when its time comes, whoever has it may have left memory
+            self._ids_clear_at = now + IDS_APART_US
+        return task_id
 
     def _is_taken(self, task_id: str) -> bool:
-        """Look in memory; and in the log, while an id's time may be one of an earlier run's."""
+        """Look in memory; and in the log, while an id's time may have been drawn from before."""
         if task_id in self.state.tasks.by_id:
             return True
-        return self.state.at < self._ids_clear_at and self.log.has_task(task_id)
+        return self.state.at < self._ids_clear_at and self.archive.knows(task_id)
 
     # -- the log's news ----------------------------------------------------------------------
 

@@ -417,3 +417,13 @@ def test_a_batch_past_its_retention_is_still_answered_from_the_log(serve: Server
     assert (late.status, late.code) == (409, "conflict")
     rota.restart()
     assert look(rota, batch_id) == view
+
+
+def test_batches_of_one_moment_have_ids_of_their_own(rota: Rota) -> None:
+    """There are but a thousand ids to draw from in a moment, and batches are not tasks."""
+    body = {"agentId": "ann", "tasks": [{"action": "echo"}]}
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: rota.post("/v1/batches", body), range(1500)))
+    taken = [answer.json["batchId"] for answer in answers if answer.status == 202]
+    assert len(taken) > 500
+    assert len(set(taken)) == len(taken)
