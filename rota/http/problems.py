@@ -54,9 +54,8 @@ def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
     if not isinstance(error, Conflict) or state is None:
         return error
     word = words[TaskState(state)]
-    message = error.message.removesuffix(state) + word
-    if not error.message.endswith(state):
-        message = error.message
+    said = error.message
+    message = said.removesuffix(state) + word if said.endswith(state) else said
     details = {**error.details, "state": word}
     return Conflict(message, code=error.code, details=details, hint=error.hint)
 

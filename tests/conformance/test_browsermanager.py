@@ -14,12 +14,10 @@ import pytest
 from support.http_server import until
 from support.job_server import (
     BUSY,
-    SOON,
     TYPES,
     Agent,
     Agents,
     agent_process,
-    agents_under,
     moment,
     watching,
 )
@@ -28,23 +26,10 @@ from rota.config import load_settings
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HELD = {"hold": "it"}
 NO: dict[str, Any] = {"status": 404, "json": {"code": "profile_not_found"}}
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    with agents_under(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def agent(agents: Agents) -> Agent:
-    """An agent with the document's values, but quick to try again."""
-    return agents.start(types={"*": {"retry": SOON}})
 
 
 def kinds(agent: Agent, job_id: str) -> list[str]:

@@ -7,31 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import until
-from support.job_server import SOON, Agent, Agents, agents_under, later
+from support.job_server import Agent, Agents, later
 
 from rota.projections.keys import IDEMPOTENCY_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from support.http_server import Answer
 
 HELD = {"hold": "it"}
 NO: dict[str, Any] = {"status": 404, "json": {"code": "profile_not_found"}}
 KEY = "X-Idempotency-Key"
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    with agents_under(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def agent(agents: Agents) -> Agent:
-    """An agent with the document's values, but quick to try again."""
-    return agents.start(types={"*": {"retry": SOON}})
 
 
 def start(agent: Agent, key: str | None = None, *do: dict[str, Any], **fields: Any) -> Answer:

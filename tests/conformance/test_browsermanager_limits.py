@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import until
-from support.job_server import BUSY, SOON, Agent, Agents, agents_under
+from support.job_server import BUSY, SOON, Agent, Agents
 
 from rota.config import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support.http_server import Answer
 
 HELD = {"hold": "it"}
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    with agents_under(tmp_path) as made:
-        yield made
 
 
 def held(agent: Agent, job_type: str, count: int, profile: str = "", **fields: Any) -> list[str]:

@@ -6,32 +6,16 @@ preset's own pauses would take minutes, the clock is moved and the agent started
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from support.http_server import until
-from support.job_server import BUSY, SOON, Agent, Agents, agents_under, later, moment
+from support.job_server import BUSY, SOON, Agent, Agents, later, moment
 
 from rota.config import load_settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 HELD = {"hold": "it"}
 SHORT_MS = 40
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    with agents_under(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def agent(agents: Agents) -> Agent:
-    """An agent with the document's values, but quick to try again."""
-    return agents.start(types={"*": {"retry": SOON}})
 
 
 def says(code: str, status: int = 500) -> dict[str, Any]:

@@ -10,11 +10,9 @@ import pytest
 from support.http_server import until
 from support.job_server import (
     BUSY,
-    SOON,
     Agent,
     Agents,
     Watcher,
-    agents_under,
     later,
     moment,
     watching,
@@ -24,9 +22,6 @@ from rota import __version__
 from rota.errors import LogUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from rota.http.server import Server
 
 HELD = {"hold": "it"}
@@ -43,18 +38,6 @@ PATH = [
     "task_released", "task_assigned", "task_started", "task_succeeded",
 ]  # fmt: skip
 """The way of a job that fails twice."""
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
-    with agents_under(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def agent(agents: Agents) -> Agent:
-    """An agent with the document's values, but quick to try again."""
-    return agents.start(types={"*": {"retry": SOON}})
 
 
 # -- 8.2 Long-polling ----------------------------------------------------------------------------
