@@ -280,7 +280,7 @@ class Settings(Section):
         """Give the limits that the core goes by."""
         s, agent = self.scheduler, self.agent
         types = {n: t.max_concurrent for n, t in self.types.items() if t.max_concurrent}
-        chats = types.setdefault(CHAT, self.browseros.max_concurrent)
+        chats = types[CHAT] = self.chats().max_concurrent or 0
         jobs, queue = agent.max_concurrent_jobs, agent.max_queue_size
         return Limits(
             queued=queue or s.max_queue_size,
@@ -295,6 +295,19 @@ class Settings(Section):
             aging_ms=s.aging_ms,
             browsers=agent.max_concurrent_browsers or 0,
         )
+
+    def chats(self) -> TypeSettings:
+        """Give what BrowserOS's tasks get: `[types.chat]`, and its own section for the rest."""
+        own = self.browseros
+        kind = self.types.get(CHAT) or TypeSettings(executor=self.executor_for(CHAT))
+        most = min(own.timeout_ms_max, kind.timeout_ms_max)
+        rest = {
+            "timeout_ms": kind.timeout_ms or own.timeout_ms,
+            "timeout_ms_max": most,
+            "max_concurrent": kind.max_concurrent or own.max_concurrent,
+            "retry": kind.retry or own.retry,
+        }
+        return kind.model_copy(update=rest)
 
     def executor_for(self, action: str, *, wants_tab: bool = False) -> str:
         """Name the executor of an action: configured, built in, of its kind, or a worker's pull."""

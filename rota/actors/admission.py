@@ -117,12 +117,7 @@ class AdmissionActor(CooperativeActor):
             if command.wanted_id is not None:
                 event = event._replace(task=self._new_id())  # the wanted one stays free
             record = self._journal.record(event, by=command.by)
-            details = {
-                "agentId": command.agent,
-                "queued": state.backlog.total,
-                "maxQueue": limits.queued,
-                "maxPerAgent": limits.queued_per_agent,
-            }
+            details = {"agentId": command.agent, **self._fullness()}
             return m.Refused(event.task, record.at, event.code, event.error, details)
         assert type(event) is e.TaskSubmitted
         replaced = self._replace(command, task_id)
@@ -134,6 +129,16 @@ class AdmissionActor(CooperativeActor):
         self._doom(task_id, prospects)
         task = state.tasks.by_id[task_id]
         return m.Admitted(task_id, event.position, record.at, task.state.value)
+
+    def _fullness(self) -> dict[str, int]:
+        """Tell who was refused how much waits, and how much may."""
+        state = self._journal.state
+        limits = state.control.limits
+        return {
+            "queued": state.backlog.total,
+            "maxQueue": limits.queued,
+            "maxPerAgent": limits.queued_per_agent,
+        }
 
     def _known(self, command: SubmitTask) -> m.Admitted | None:
         """Give the task that a key stands for already. Raises a RequestError."""
@@ -209,13 +214,8 @@ class AdmissionActor(CooperativeActor):
         if full is not None:
             size = len(batch.tasks)
             self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
-            limits = state.control.limits
-            details = {
-                "queued": state.backlog.total,
-                "maxQueue": limits.queued,
-                "maxPerAgent": limits.queued_per_agent,
-            }
-            raise QueueFull(full, details={"batchId": batch_id, "size": size, **details})
+            details = {"batchId": batch_id, "size": size, **self._fullness()}
+            raise QueueFull(full, details=details)
         ids: dict[str, None] = {}
         for command in batch.tasks:
             ids[self._fresh_id(command, ids)] = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, evolve
-from rota.eventlog.codec import decode
+from rota.eventlog.codec import decode, kind_at_a_glance
 from rota.eventlog.replay import replay, replay_task, stored_of
 from rota.projections.state import SNAPSHOT_VERSION, State
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rota.eventlog.port import EventLog
 
 BIRTHS = (TaskSubmitted, TaskRejected)
-_KIND_WITHIN = 100
-"""A body begins with seq, at and kind, in this order."""
 
 
 def rebuild(
@@ -82,9 +80,10 @@ def task_from_log(log: EventLog, task_id: str) -> Task | None:
     task: Task | None = None
     report = b""
     for item in stored_of(log, task_id):
-        if b'"kind":"task_logged"' in item.body[:_KIND_WITHIN]:
+        kind = kind_at_a_glance(item.body)
+        if kind == b"task_logged":
             continue  # lines are counted only while a task lives
-        if b'"kind":"task_progressed"' in item.body[:_KIND_WITHIN]:
+        if kind == b"task_progressed":
             report = item.body
             continue
         record = decode(item.body)

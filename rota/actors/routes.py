@@ -87,16 +87,16 @@ class Routes:
     def _enters(self, task: Task) -> None:
         """Tell of a task that is new, or lives again."""
         if task.state is READY:
-            self._waits(task)
-        elif task.state is SCHEDULED:
-            self._cast.timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
-        if task.deadline is not None:
-            self._cast.timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+            self._queued(task)
+        self.rearm(task)
 
     def _waits(self, task: Task) -> None:
-        """Tell of a task that entered its queue."""
-        self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
+        """Tell of a task that entered its queue, and of nothing else that is due."""
+        self._queued(task)
         self._arm_wait(task)
+
+    def _queued(self, task: Task) -> None:
+        self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
 
     def _arm_wait(self, task: Task) -> None:
         if task.plan is not None and task.plan.queue_timeout_ms is not None:
@@ -245,7 +245,7 @@ class Routes:
         return task.state not in TERMINAL
 
     def rearm(self, task: Task) -> None:
-        """Arm what a task has due, after a start."""
+        """Arm what a task has due when it enters, and after a start."""
         timer = self._cast.timer
         if task.deadline is not None and task.state not in TERMINAL:
             timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))

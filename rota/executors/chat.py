@@ -229,11 +229,9 @@ class _Chat:
         if self._last is None:
             return _no_result(self._malformed or stray)
         data, value = self._last
-        if error is not None:
-            said = value if isinstance(value, dict) else {"message": str(value)}
+        said = value if isinstance(value, dict) else {"message": str(value)}
+        if error is not None or said.get("type") == "error":
             return failure("chat_error", _message(said), data, value)
-        if isinstance(value, dict) and value.get("type") == "error":
-            return failure("chat_error", _message(value), data, value)
         if is_too_deep(data, value):
             return too_deep("the chat's result")
         return Outcome(ok=True, result=value)

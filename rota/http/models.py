@@ -68,11 +68,12 @@ def _printable(text: str) -> str:
 
 def _moment(text: str) -> str:
     """Refuse what is not RFC 3339."""
+    msg = "must be an RFC 3339 timestamp such as 2026-03-08T12:05:00Z"
+    if not _RFC3339.fullmatch(text):
+        raise ValueError(msg)
     try:
-        is_one = _RFC3339.fullmatch(text) is not None
-        parse_rfc3339(_trimmed(text) if is_one else "")
-    except (ValueError, OverflowError):
-        msg = "must be an RFC 3339 timestamp such as 2026-03-08T12:05:00Z"
+        moment_us(text)
+    except ValueError:
         raise ValueError(msg) from None
     return text
 

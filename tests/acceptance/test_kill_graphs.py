@@ -39,7 +39,8 @@ CLIENTS = 4
 class Sender:
     """Sends batches, and sends again what it got no answer for."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, name: int, dice: random.Random) -> None:
+        self._name = name
         self._dice = dice
         self._count = 0
         self.open: list[dict[str, Any]] = []
@@ -61,7 +62,7 @@ class Sender:
         body: dict[str, Any] = {"agentId": f"a{dice.randrange(4)}", "tasks": tasks}
         if dice.random() < 0.7:
             body["parallelism"] = dice.randint(1, 2)
-        return {**body, "idempotencyKey": f"batch-{self._count}"}
+        return {**body, "idempotencyKey": f"batch-{self._name}-{self._count}"}
 
     async def run(self, url: str) -> None:
         """Send until the server is gone."""
@@ -74,11 +75,12 @@ class Sender:
                     body = again.pop() if again else self._body()
                     self.open.append(body)
                     status, said = await post(session, f"{url}/v1/batches", body)
-                    self._heard(body, status, said)
+                    self.heard(body, status, said)
             except GONE:
                 self.open += again
 
-    def _heard(self, body: dict[str, Any], status: int, said: Any) -> None:
+    def heard(self, body: dict[str, Any], status: int, said: Any) -> None:
+        """Take an answer: the same batch for the same key, always."""
         key = body["idempotencyKey"]
         self.open.remove(body)
         assert status in (200, 202), said
@@ -154,9 +156,7 @@ def test_batches_survive_kills_whole_and_once(
     dice = random.Random(kill_seed)
     limits = {"maxQueueSize": 100_000, "maxPerAgent": 100_000, "resultTTLSec": 2}
     server = ServerProcess(tmp_path / "data", config(**limits))
-    senders = [Sender(random.Random(dice.random())) for _ in range(CLIENTS)]
-    for number, sender in enumerate(senders):
-        sender._count = number * 1_000_000
+    senders = [Sender(name, random.Random(dice.random())) for name in range(CLIENTS)]
 
     async def load(seconds: float) -> None:
         sending = [asyncio.create_task(sender.run(server.url)) for sender in senders]
@@ -168,7 +168,7 @@ def test_batches_survive_kills_whole_and_once(
         async with client() as session:
             for sender in senders:
                 for body in list(sender.open):
-                    sender._heard(body, *await post(session, f"{server.url}/v1/batches", body))
+                    sender.heard(body, *await post(session, f"{server.url}/v1/batches", body))
             async with asyncio.timeout(END_S):
                 while True:
                     queue = (await get(session, f"{server.url}/v1/stats"))["queue"]

@@ -440,37 +440,25 @@ def test_errors_in_handlers_are_ignored(chat: Chat, tmp_path: Path) -> None:
     assert any("an event handler failed" in line for line in rota.log.lines)
 
 
-def test_a_slow_handler_does_not_hold_up_the_tasks(chat: Chat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_slow_handler_does_not_hold_up_the_tasks(
+    chat: Chat,
+    tmp_path: Path,
+    is_async: bool,  # noqa: FBT001
+) -> None:
     go_on = threading.Event()
     heard: list[Any] = []
 
-    async def stuck(record: Record) -> None:
+    def blocks(record: Record) -> None:
+        assert go_on.wait(WITHIN_S)
+        heard.append(shown(record))
+
+    async def waits(record: Record) -> None:
         while not go_on.is_set():
             await asyncio.sleep(0.005)
         heard.append(shown(record))
 
-    rota = Handling(tmp_path, with_chat(chat), stuck)
-    rota.start()
-    try:
-        task_id = submit(rota, "look")
-        completed(rota, task_id)
-        assert heard == []
-        go_on.set()
-        until(lambda: ("task.completed", task_id) in heard, what="the handler has caught up")
-    finally:
-        go_on.set()
-        rota.stop()
-
-
-def test_a_handler_that_blocks_does_not_hold_up_the_server(chat: Chat, tmp_path: Path) -> None:
-    go_on = threading.Event()
-    heard: list[Any] = []
-
-    def stuck(record: Record) -> None:
-        assert go_on.wait(WITHIN_S)
-        heard.append(shown(record))
-
-    rota = Handling(tmp_path, with_chat(chat), stuck)
+    rota = Handling(tmp_path, with_chat(chat), waits if is_async else blocks)
     rota.start()
     try:
         task_id = submit(rota, "look")

@@ -94,8 +94,10 @@ def test_every_kind_comes_back_as_it_went(cls: type[Any]) -> None:
     @given(of_class(cls))
     def comes_back(event: Any) -> None:
         record = e.Record(1, START_US, event)
-        again = codec.decode(codec.encode(record))
+        body = codec.encode(record)
+        again = codec.decode(body)
         assert (again, type(again.event)) == (record, cls)
+        assert codec.kind_at_a_glance(body).decode() == codec.kind_of(cls)
 
     comes_back()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import BROWSEROS_BATCH_MAX, CHAT, TypeSettings
+from rota.config import BROWSEROS_BATCH_MAX, CHAT
 from rota.domain import events as e
 from rota.domain.commands import SubmitBatch, SubmitTask
 from rota.domain.retry import RetryPolicy
@@ -224,16 +224,14 @@ def event_view(record: Record, batch_id: str | None) -> dict[str, Any] | None:
 
 def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
     """Make the command that a body asks for. Raises InvalidRequest."""
-    settings = call.bridge.settings.browseros
-    kind = call.bridge.settings.types.get(CHAT)
-    kind = kind or TypeSettings()
-    most = min(settings.timeout_ms_max, kind.timeout_ms_max)
-    timeout_ms = body.timeoutMs or body.timeout or kind.timeout_ms or settings.timeout_ms
-    if timeout_ms > most:
-        msg = f"field 'timeoutMs': is more than {most}, the most there is"
+    settings = call.bridge.settings
+    kind = settings.chats()
+    timeout_ms = body.timeoutMs or body.timeout or kind.timeout_ms
+    if timeout_ms is not None and timeout_ms > kind.timeout_ms_max:
+        msg = f"field 'timeoutMs': is more than {kind.timeout_ms_max}, the most there is"
         raise InvalidRequest(msg, details={"field": "timeoutMs"})
-    retry, given = kind.retry or settings.retry, body.retryPolicy
-    if given is not None:
+    retry, given = kind.retry, body.retryPolicy
+    if given is not None and retry is not None:
         changes: dict[str, Any] = {}
         if given.maxRetries is not None:
             changes["max_attempts"] = given.maxRetries + 1
@@ -246,9 +244,9 @@ def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
     if body.llmConfig is not None:
         params["llmConfig"] = body.llmConfig
     return SubmitTask(
-        settings.agent,
+        settings.browseros.agent,
         CHAT,
-        call.bridge.settings.executor_for(CHAT),
+        kind.executor,
         params,
         PRIORITY_WORDS[body.priority],
         NAME,

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rota.config import CHAT, TypeSettings, scheduler_changes, shown
+from rota.config import CHAT, scheduler_changes, shown
 from rota.errors import ConfigError, InvalidRequest
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
     from rota.actors.system import Shard
-    from rota.config import Settings
     from rota.http.call import Call
     from rota.projections.state import State
 
@@ -70,13 +69,12 @@ def _types(call: Call) -> dict[str, Any]:
     state = call.bridge.shard.state
     caps = dict(state.control.limits.types)
     paused = state.control.paused_types
-    known = call.app.settings.types
+    settings = call.app.settings
+    known = {**settings.types, CHAT: settings.chats()}
     rows = []
     for name in sorted({*known, *caps, *paused}):
         row: dict[str, Any] = {"type": name}
-        if name == CHAT:
-            row |= _chat(call.app.settings)
-        elif name in known:
+        if name in known:
             row |= known[name].model_dump(mode="json", by_alias=True, exclude_none=True)
         if name in caps:
             row["maxConcurrent"] = caps[name]
@@ -85,22 +83,6 @@ def _types(call: Call) -> dict[str, Any]:
             row["pauseReason"] = paused[name]
         rows.append(row)
     return {"types": rows, "count": len(rows)}
-
-
-def _chat(settings: Settings) -> dict[str, Any]:
-    """Show BrowserOS's type: what its own section says, under what the type says."""
-    own = settings.browseros
-    under = TypeSettings(
-        executor=settings.executor_for(CHAT),
-        timeout_ms=own.timeout_ms,
-        timeout_ms_max=own.timeout_ms_max,
-        retry=own.retry,
-    )
-    known = settings.types.get(CHAT)
-    row: dict[str, Any] = under.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if known is not None:
-        row |= known.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return row
 
 
 def _type(call: Call) -> str:
