@@ -4,7 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("dispatch_latency", "submissions", "lifecycle", "task_model", "backlog", "replay", "idle")
+NAMES = (
+    "dispatch_latency",
+    "submissions",
+    "lifecycle",
+    "task_model",
+    "backlog",
+    "replay",
+    "idle",
+    "hostile",
+)
 
 
 def main():
