@@ -9,6 +9,7 @@ import click
 from rota.cli.output import clean, json_option, note, print_json
 from rota.cli.server_options import with_client
 from rota.cli.task_tables import print_tasks, show_task
+from rota.cli.values import wait_option
 
 if TYPE_CHECKING:
     from rota.client.client import RotaClient
@@ -18,16 +19,30 @@ PAGE_ROWS_MAX = 1000
 
 @click.command("get")
 @click.argument("task_id", metavar="ID")
+@wait_option
 @json_option
 @with_client
-def get_command(task_id: str, *, as_json: bool, client: RotaClient) -> None:
-    """Show one task.
+def get_command(task_id: str, *, wait_s: float | None, as_json: bool, client: RotaClient) -> None:
+    """Show one task; with --wait once it has ended.
 
     \b
-    Example:
+    Examples:
       rota get tsk_1a2B3c4D
+      rota get tsk_1a2B3c4D --wait 30s
     """
-    show_task(client.get(task_id), as_json=as_json)
+    if wait_s is None:
+        show_task(client.get(task_id), as_json=as_json)
+    else:
+        show_end(client.wait(task_id, wait_s), wait_s, as_json=as_json)
+
+
+def show_end(task: dict[str, Any], wait_s: float, *, as_json: bool) -> None:
+    """Show a task that was waited for; anything but a success is exit code 1."""
+    show_task(task, as_json=as_json)
+    if "completedAt" not in task:
+        note(f"still {task['state']} after {wait_s:g} s; later: rota get {task['taskId']}")
+    if task["state"] != "succeeded":
+        click.get_current_context().exit(1)
 
 
 @click.command("list")

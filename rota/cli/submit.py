@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.client import show_end
 from rota.cli.output import clean, json_option, note, print_json
 from rota.cli.server_options import found_later, with_client
-from rota.cli.task_tables import show_task
 from rota.cli.values import Duration, Moment, Param, Params, Priority, wait_option
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ def submit_command(
         return
     with found_later(f"rota get {task_id}"):
         task = client.wait(task_id, wait_s)
-    show_task(task, as_json=as_json)
-    if "completedAt" not in task:
-        note(f"still {task['state']} after {wait_s:g} s; later: rota get {task_id}")
-    if task["state"] != "succeeded":
-        click.get_current_context().exit(1)
+    show_end(task, wait_s, as_json=as_json)
 
 
 def fields_from(options: dict[str, Any]) -> dict[str, Any]:

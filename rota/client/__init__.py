@@ -1,1 +1,5 @@
-"""What users import."""
+"""What users import: a client of the native API."""
+
+from rota.client.client import RotaClient
+
+__all__ = ["RotaClient"]

@@ -32,6 +32,15 @@ def test_submit_and_wait_for_a_failure_is_a_failure(rota):
     assert "no\\u001b[31m" in result.stdout
 
 
+def test_get_can_wait_for_the_end(rota):
+    sleeping = rota("submit", "sleep", "--agent", "g1", "--param", "ms=50").stdout.strip()
+    result = rota("get", sleeping, "--wait", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["state"] == "succeeded"
+    failing = rota("submit", "fail", "--agent", "g1").stdout.strip()
+    assert rota("get", failing, "--wait").exit_code == 1
+
+
 def test_submit_gives_up_waiting_in_time_and_says_what_to_type(rota):
     result = rota("submit", "nobody-does-this", "--agent", "s4", "--wait", "0.01")
     assert result.exit_code == 1
