@@ -172,7 +172,7 @@ def temp_folder():
 
 
 @contextlib.contextmanager
-def rota_server(folder, **scheduler):
+def rota_server(folder, *, webhooks=None, **scheduler):
     """A real server with room for the load; gives its port and process."""
     scheduler = {
         "maxQueueSize": 10_000_000,
@@ -183,7 +183,7 @@ def rota_server(folder, **scheduler):
         **scheduler,
     }
     config = folder / "bench.json"
-    config.write_text(json.dumps({"scheduler": scheduler}))
+    config.write_text(json.dumps({"scheduler": scheduler, "webhooks": webhooks or {}}))
     command = [sys.executable, "-m", "rota", "serve", "--port", "0"]
     command += ["--data-dir", str(folder / "data"), "--config", str(config)]
     with _process(command) as (port, process):
