@@ -22,7 +22,7 @@ from rota.actors.journal import Journal
 from rota.actors.recovery import rebuild
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
-from rota.actors.snapshotter import Snapshotter
+from rota.actors.snapshots import Snapshots
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rota.actors.runtime import CooperativeActor
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
-    from rota.eventlog.port import EventLog, Snapshot
+    from rota.eventlog.port import EventLog
     from rota.executors.port import AttemptRunner
     from rota.projections.state import State
 
@@ -97,14 +97,12 @@ class Shard:
         self._courier = courier
         self._tries_max = tries_max
         self._deliveries_max = deliveries_max
-        self._snapshot_every = snapshot_every
         self._new_id = new_id or self._draw_id
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
         self._queues: dict[str, ActorRef[Any]] = {}
-        self._snapshot: Snapshotter | None = None
-        self._snapshot_seq = 0
+        self._snapshots = Snapshots(host, snapshot_every)
         self._group_records = 0
         self._ids_clear_at = 0
         self._acknowledged = 0
@@ -169,7 +167,7 @@ class Shard:
         owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
         self._ids_clear_at = self.state.at + IDS_APART_US
-        self._snapshot_seq = max(self._snapshot_seq, self.state.snapshot_seq)
+        self._snapshots.seq = max(self._snapshots.seq, self.state.snapshot_seq)
         started = self.journal.record(
             ServerStarted(__version__, settings, self.state.seq, resumed or None)
         )
@@ -237,8 +235,7 @@ class Shard:
         self.journal.committed(report.seq)
         self._group_records = report.records
         self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
-        if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:
-            self._begin_snapshot()
+        self._snapshots.look(self.journal, self._line)
         if self._waiting_for_end is not None and self.journal.durable_seq >= self.state.seq:
             self._waiting_for_end()
 
@@ -264,9 +261,7 @@ class Shard:
         self._line.run(self._reopen)
 
     def _drop_actors(self, reason: str) -> None:
-        if self._snapshot is not None:
-            self._snapshot.stop()
-            self._snapshot = None
+        self._snapshots.drop()
         body_of(self.pool).abort_all(reason)
         self._retire_actors(reason)
 
@@ -325,18 +320,6 @@ class Shard:
         if self._on_fatal is not None:
             self._on_fatal(error)
 
-    # -- snapshots ---------------------------------------------------------------------------
-
-    def _begin_snapshot(self) -> None:
-        self._snapshot = Snapshotter(self.state, self.journal.digest)
-        self._snapshot.run(self._host.call_soon, self._snapshot_done)
-
-    def _snapshot_done(self, snapshot: Snapshot) -> None:
-        self._snapshot = None
-        self._snapshot_seq = snapshot.seq
-        self.journal.flush()
-        self._line.save(snapshot)
-
     # -- failures ----------------------------------------------------------------------------
 
     def _actor_failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
@@ -390,10 +373,7 @@ class Shard:
     def close(self) -> None:
         """Take a last snapshot, end the committer and let go of the log."""
         if not self.degraded:
-            snapshotter = Snapshotter(self.state, self.journal.digest)
-            while (snapshot := snapshotter.slice()) is None:
-                pass
-            self._line.save(snapshot)
+            self._line.save(self._snapshots.last(self.journal), lambda: None)
         self._drop_actors(ORDERLY)
         self._line.close()
         self.log.close()

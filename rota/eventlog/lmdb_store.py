@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 import threading
 from contextlib import nullcontext, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,19 @@ from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
 from rota.eventlog.data_folder import DataFolder
-from rota.eventlog.port import FORMAT_VERSION, Head, Snapshot, Stored
+from rota.eventlog.port import FORMAT_VERSION, Head, Stored
+from rota.eventlog.snapshot_files import SnapshotFiles
+from rota.eventlog.upgrades import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rota.eventlog.port import Snapshot
 
 MAP_BYTES = 16 << 30
 MAP_BYTES_MAX = 1 << 46
 PROBE_BYTES = 256 << 10
 READ_BYTES_MAX = 8 << 20
-SNAPSHOTS_KEPT = 2
 
 _DATABASES = (
     ("meta", False),
@@ -45,7 +47,6 @@ _MAY_LACK = frozenset({"failed"})
 """What an earlier rota did not write."""
 _SEQ = struct.Struct(">Q")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
-_SNAPSHOT_HEAD = struct.Struct(">32sI32s")
 _RESTORE = "restore the data folder from a copy; `rota verify` checks one"
 
 
@@ -67,6 +68,7 @@ class LmdbLog:
         self._guard = threading.Lock()
         self._held: DataFolder | None = None
         self._env: Any = None
+        self._snapshots = SnapshotFiles(self.folder, readonly=readonly)
         if readonly and not (self.folder / "data.mdb").exists():
             msg = f"there is no log in {self.folder}"
             raise LogUnusable(msg, hint="give the folder that `rota serve --data-dir` used")
@@ -102,7 +104,8 @@ class LmdbLog:
             self._check_size(data)
             self._env.reader_check()
             self._open_databases()
-            self._index_failures()
+            write = None if self._readonly else self._write
+            self._is_indexed = upgrade(self._env.begin, write, self._db)
         except lmdb.Error as error:
             msg = f"cannot open the log in {self.folder}: {error}"
             raise LogUnusable(msg, hint=_RESTORE) from error
@@ -141,16 +144,6 @@ class LmdbLog:
                 txn.put(b"shard", b"0", db=self._db["meta"])
             for name, dupsort in _DATABASES:
                 self._db[name] = self._env.open_db(name.encode(), txn=txn, dupsort=dupsort)
-
-    def _index_failures(self) -> None:
-        """See to it that the index of failures is whole; a reader can only look whether it is."""
-        meta, failed = self._db["meta"], self._db.get("failed")
-        with self._env.begin() as txn:
-            self._is_indexed = failed is not None and failed_index.is_kept(txn, meta)
-        if not self._is_indexed and not self._readonly:
-            events = self._db["events"]
-            self._write(lambda txn: failed_index.fill(txn, meta, events, failed))
-            self._is_indexed = True
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -335,34 +328,16 @@ class LmdbLog:
     # -- snapshots ---------------------------------------------------------------------------
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, dropping all but the newest two."""
-        reach("snapshot.before_save")
-        check = blake2b(snapshot.blob, digest_size=DIGEST_BYTES).digest()
-        head = _SNAPSHOT_HEAD.pack(snapshot.digest, snapshot.version, check)
-
-        def put(txn: Any) -> None:
-            cursor = txn.cursor(self._db["snapshots"])
-            new = _SEQ.pack(snapshot.seq)
-            kept = [key for key in cursor.iternext(keys=True, values=False) if key != new]
-            for key in kept[: max(0, len(kept) - SNAPSHOTS_KEPT + 1)]:
-                txn.delete(key, db=self._db["snapshots"])
-            txn.put(new, head + snapshot.blob, db=self._db["snapshots"])
-
-        self._write(put)
-        reach("snapshot.saved")
+        """Keep a snapshot, dropping all but the newest two; may be called in any thread."""
+        try:
+            self._snapshots.save(snapshot)
+        except OSError as error:
+            msg = f"the snapshot cannot be written: {error}"
+            raise LogUnusable(msg) from error
 
     def load_snapshots(self) -> list[Snapshot]:
         """Give the snapshots that are whole, newest first."""
-        found: list[Snapshot] = []
-        with self._reading() as txn:
-            for key, value in txn.cursor(self._db["snapshots"]).iterprev():
-                if len(value) < _SNAPSHOT_HEAD.size:
-                    continue
-                digest, version, check = _SNAPSHOT_HEAD.unpack_from(value)
-                blob = value[_SNAPSHOT_HEAD.size :]
-                if blake2b(blob, digest_size=DIGEST_BYTES).digest() == check:
-                    found.append(Snapshot(_SEQ.unpack(key)[0], digest, version, blob))
-        return found
+        return self._snapshots.load()
 
     def close(self) -> None:
         """Close the environment and let go of the folder."""

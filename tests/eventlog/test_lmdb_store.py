@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import lmdb
 import pytest
-from support.builders import batch, chained, fold, head_of, history
-from support.eventlog_suite import snapshot
+from support.builders import batch, chained, head_of, history
 
 from rota.actors.recovery import rebuild
 from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import FORMAT_VERSION, Head, Stored
 from rota.eventlog.replay import replay
-from rota.projections.state import SNAPSHOT_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,13 +198,6 @@ def test_a_full_map_grows_and_loses_nothing(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_snapshot_larger_than_the_map_grows_it(tmp_path: Path) -> None:
-    log = LmdbLog(tmp_path / "data", map_bytes=1 << 17)
-    log.save_snapshot(snapshot(1, b"s" * (2 << 20)))
-    assert log.load_snapshots()[0].blob == b"s" * (2 << 20)
-    log.close()
-
-
 def test_a_page_of_large_records_is_cut_short_and_goes_on(tmp_path: Path) -> None:
     log = LmdbLog(tmp_path / "data", map_bytes=1 << 26)
     log.append(batch(30, size=1 << 20), 0, 0)
@@ -344,77 +335,3 @@ def test_a_file_cut_short_is_refused_without_a_crash(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"killed by signal {-done.returncode}"
         assert done.stdout.strip() in ("log_unusable", "log_corrupt")
-
-
-# -- damaged snapshots ---------------------------------------------------------------------------
-
-
-def _with_snapshots(folder: Path) -> tuple[list[Stored], str]:
-    """Write a log with snapshots of its half and of three quarters; give the end's digest."""
-    history_ = history(seed=13, length=200)
-    records = chained(history_)
-    log = LmdbLog(folder, map_bytes=64 << 20)
-    log.append(records, 0, 0)
-    for cut in (100, 150):
-        state = fold(history_[:cut])
-        log.save_snapshot(
-            snapshot(cut, state.dump(), SNAPSHOT_VERSION)._replace(digest=records[cut - 1].digest)
-        )
-    assert rebuild(log).snapshot_seq == 150
-    log.close()
-    return records, fold(history_).digest()
-
-
-@pytest.mark.parametrize("kept", [0, 1, 67, 68, 500, -1])
-def test_a_truncated_snapshot_is_left_out_and_an_older_one_used(tmp_path: Path, kept: int) -> None:
-    folder = tmp_path / "data"
-    _, digest = _with_snapshots(folder)
-    with open_raw(folder) as env, env.begin(write=True) as txn:
-        db = env.open_db(b"snapshots", txn=txn)
-        txn.put(SEQ.pack(150), (txn.get(SEQ.pack(150), db=db) or b"")[:kept], db=db)
-    log = LmdbLog(folder)
-    assert [s.seq for s in log.load_snapshots()] == [100]
-    state = rebuild(log)
-    assert (state.snapshot_seq, state.digest()) == (100, digest)
-    log.close()
-
-
-def test_flipped_bits_in_snapshots_are_noticed_wherever_they_are(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    _, digest = _with_snapshots(folder)
-    dice = random.Random(7)
-    for _ in range(30):
-        with open_raw(folder) as env, env.begin(write=True) as txn:
-            db = env.open_db(b"snapshots", txn=txn)
-            good = txn.get(SEQ.pack(150), db=db) or b""
-            bad = bytearray(good)
-            bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
-            txn.put(SEQ.pack(150), bytes(bad), db=db)
-        log = LmdbLog(folder)
-        state = rebuild(log)
-        assert (state.snapshot_seq, state.digest()) == (100, digest)
-        log.close()
-        with open_raw(folder) as env, env.begin(write=True) as txn:
-            txn.put(SEQ.pack(150), good, db=env.open_db(b"snapshots", txn=txn))
-
-
-def test_without_any_snapshot_the_log_alone_gives_the_same_state(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    _, digest = _with_snapshots(folder)
-    with open_raw(folder) as env, env.begin(write=True) as txn:
-        txn.drop(env.open_db(b"snapshots", txn=txn), delete=False)
-    log = LmdbLog(folder)
-    state = rebuild(log)
-    assert (state.snapshot_seq, state.digest()) == (0, digest)
-    log.close()
-
-
-def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    _, digest = _with_snapshots(folder)
-    log = LmdbLog(folder)
-    newest = log.load_snapshots()[0]
-    log.save_snapshot(newest._replace(seq=160))
-    log.save_snapshot(newest._replace(seq=10_000))
-    assert rebuild(log).digest() == digest
-    log.close()

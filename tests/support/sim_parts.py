@@ -14,11 +14,12 @@ from rota.actors.runtime import Runtime, retire
 from rota.actors.system import Shard
 from rota.domain.events import TaskAssigned
 from rota.errors import LogUnusable
-from rota.eventlog.committer import Committer, Resume, Run, SaveSnapshot, Wake
+from rota.eventlog.committer import Committer, Resume, Run, Wake, keep
 from rota.eventlog.memory_store import MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from random import Random
 
     from support.simulation import World
 
@@ -98,6 +99,10 @@ class SimLog(MemoryLog):
             raise LogUnusable(msg)
         super().save_snapshot(snapshot)
 
+    def tear_snapshots(self, rng: Random) -> None:
+        """Lose some: their files are not synced, and one that was torn is left out."""
+        self._snapshots = [kept for kept in self._snapshots if rng.random() < 0.6]
+
     def reopen(self) -> Head:
         """Open anew, once the disk is whole again."""
         if self.broken:
@@ -118,16 +123,22 @@ class SimLine:
         self._handed: deque[list[Stored]] = deque()
         self._outbox: deque[list[Stored]] = deque()
         self._committer = Committer(log, epoch, self._outbox, report)
+        self._log = log
         self.waiting: deque[Any] = deque()
+        self.saving: deque[tuple[Snapshot, Callable[[], None]]] = deque()
 
     def hand_over(self, records: list[Stored]) -> None:
         """Have the records written, some time."""
         self._handed.append(records)
         self.waiting.append(Wake())
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Have a snapshot kept, some time."""
-        self.waiting.append(SaveSnapshot(snapshot))
+    def save(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
+        """Have a snapshot kept, some time: no other thread is in step with that."""
+        self.saving.append((snapshot, done))
+
+    def keep(self) -> None:
+        """Keep the next snapshot."""
+        keep(self._log, *self.saving.popleft())
 
     def run(self, what: Callable[[], None]) -> None:
         """Call a function, some time."""
@@ -151,6 +162,8 @@ class SimLine:
         """Do everything that is left."""
         while self.waiting:
             self.work(1 << 30)
+        while self.saving:
+            self.keep()
 
 
 class SimShard(Shard):

@@ -23,7 +23,7 @@ from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
-from rota.actors import dependencies, snapshotter
+from rota.actors import dependencies, snapshots, snapshotter
 from rota.actors.recovery import rebuild
 from rota.clock import ManualClock
 from rota.domain import notes
@@ -45,6 +45,7 @@ S = 1_000_000
 SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
     (snapshotter, "SLICE_KEYS", 2),
+    (snapshots, "REST_FACTOR", 1),
     (dependencies, "SLICE_TASKS", 4),
     (notes, "LINES_MAX", sim_rules.LINES_MAX),
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
@@ -247,6 +248,7 @@ class World:
         self.trace("CRASH")
         self.counts["crash"] += 1
         self._bury()
+        self.log.tear_snapshots(self.rng)
         self.boot()
 
     def _do_stop(self) -> None:
@@ -328,7 +330,9 @@ class World:
         return bool(self._events) and self._events[0][0] <= now
 
     def _do_commit(self) -> None:
-        if self.line.waiting:
+        if self.line.saving and (not self.line.waiting or self.rng.random() < 0.3):
+            self.line.keep()
+        elif self.line.waiting:
             self.line.work(self.rng.randint(1, self.merge_max))
             if self.shard.state.seq == self.log.seq() and self.rng.random() < 0.02:
                 self._compare_live()
@@ -401,7 +405,7 @@ class World:
                 self.move("step")
             elif host.soon or host.posted or host.due() or self._happens(now):
                 self.move("loop")
-            elif self.line.waiting:
+            elif self.line.waiting or self.line.saving:
                 self.move("commit")
             else:
                 return
