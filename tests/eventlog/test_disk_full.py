@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rota.actors import failover
 from rota.actors import messages as m
-from rota.actors import system
 from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.recovery import rebuild
 from rota.actors.system import Shard
@@ -136,6 +136,7 @@ WHOLE = """
     import asyncio, logging, resource, sys
     from pathlib import Path
     from rota.actors import messages as m
+    from rota.actors.failover import Phase
     from rota.actors.recovery import rebuild
     from rota.errors import StorageUnavailable
     from rota.eventlog.lmdb_store import LmdbLog
@@ -162,6 +163,7 @@ WHOLE = """
                     break
         assert refused > 20, refused
         assert shard.degraded, "it says that it is degraded"
+        await until(lambda: shard.failover.phase is Phase.READ_ONLY, "it can be read")
         durable = {task for task in kept if shard.state.tasks.get(task) is not None}
         assert durable == set(kept), "reads go on, and nothing acknowledged is gone"
         assert shard.archive.task(kept[0]) is not None
@@ -283,7 +285,7 @@ async def _lose_nothing(folder: Path, nth: int, *, written: bool) -> None:
 def test_nothing_acknowledged_is_lost_when_the_nth_write_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, *, written: bool
 ) -> None:
-    monkeypatch.setattr(system, "REOPEN_US", 1000)
+    monkeypatch.setattr(failover, "REOPEN_US", 1000)
     asyncio.run(_lose_nothing(tmp_path / "data", nth, written=written))
 
 

@@ -79,12 +79,15 @@ class SimLog(MemoryLog):
         super().__init__()
         self.broken = False
         self.torn = False
+        self.panics = False
+        self.panicked = False
         self.failures = 0
 
     def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
         """Append; a torn failure has written, and cannot say so."""
         if self.broken:
             self.failures += 1
+            self.panicked = self.panics
             if self.torn:
                 self.torn = False
                 super().append(records, expected_seq, epoch)
@@ -108,11 +111,27 @@ class SimLog(MemoryLog):
         if self.broken:
             msg = "the simulated disk still fails"
             raise LogUnusable(msg)
+        self.panicked = False
         return super().reopen()
 
     def seq(self) -> int:
         """Give the last durable seq."""
         return len(self._records)
+
+
+class Disk:
+    """What a shard sees of a log: one that panicked cannot even be read until it is reopened."""
+
+    def __init__(self, log: SimLog) -> None:
+        """Stand before `log`."""
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the log has."""
+        if self._log.panicked and name not in ("append", "reopen", "close", "save_snapshot"):
+            msg = "the simulated log must be opened anew"
+            raise LogUnusable(msg)
+        return getattr(self._log, name)
 
 
 class SimLine:
@@ -171,7 +190,7 @@ class SimShard(Shard):
 
     world: World
 
-    def _wire(self, state: State) -> None:
+    def _wire(self, state: State, head: Head) -> None:
         world = self.world
         apply = state.apply
         world.refold()
@@ -184,7 +203,7 @@ class SimShard(Shard):
             world.compare_counts(self, record)
 
         state.apply = watched  # type: ignore[method-assign]
-        super()._wire(state)
+        super()._wire(state, head)
 
     def _all_heard(self) -> bool:
         """Whether the dispatcher has heard of everything that was recorded."""
