@@ -116,12 +116,12 @@ def test_a_newer_format_is_refused_by_number(tmp_path: Path) -> None:
         LmdbLog(folder)
 
 
-def test_a_format_that_is_no_number_is_unusable_and_said_to_be(tmp_path: Path) -> None:
+def test_a_format_that_is_no_number_is_damage_and_said_to_be(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     write_log(folder, batch(1))
     with open_raw(folder) as env, env.begin(write=True) as txn:
         txn.put(b"format", b"\xff\x00", db=env.open_db(b"meta", txn=txn))
-    with pytest.raises(LogUnusable):
+    with pytest.raises(LogCorrupt, match="does not say its format"):
         LmdbLog(folder)
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path: Path, content: bytes
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "data.mdb").write_bytes(content)
-    with pytest.raises(LogUnusable, match="cannot open the log in") as caught:
+    with pytest.raises(LogCorrupt, match="the log in") as caught:
         LmdbLog(folder)
     assert "restore" in caught.value.hint
     assert (folder / "data.mdb").read_bytes() == content, "a refusal leaves the file alone"
