@@ -42,10 +42,10 @@ MAY_IMPORT = {
 OUTERMOST = {"http", "cli", "__main__"}
 
 HOMES = {
-    "lmdb": {"eventlog/lmdb_store.py"},
+    "lmdb": {"eventlog/lmdb_environment.py", "eventlog/lmdb_store.py"},
     "time": {"clock.py"},
 }
-"""Libraries that one module alone may import."""
+"""Libraries that one module alone, or two that are one thing, may import."""
 
 PYKKA_HOME = {"actors/runtime.py"}
 

@@ -8,10 +8,11 @@ its own of both, and everything between them is the same code.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.eventlog.committer import Committer, Resume, Run, SaveSnapshot, Wake
+from rota.eventlog.committer import Committer, Resume, Run, Wake, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +55,8 @@ class CommitLine(Protocol):
         """Have the records written, after those handed over before."""
         ...
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Have a snapshot kept."""
+    def save(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
+        """Have a snapshot kept, beside the writing; `done` is called in whatever thread did."""
         ...
 
     def run(self, what: Callable[[], None]) -> None:
@@ -97,6 +98,8 @@ class ThreadLine:
     def __init__(self, log: EventLog, epoch: int, report: Report) -> None:
         """Start the thread; `report` is called in it."""
         self._outbox: deque[list[Stored]] = deque()
+        self._log = log
+        self._keeper: threading.Thread | None = None
         self._ref = Committer.start(log, epoch, self._outbox, report)
 
     def hand_over(self, records: list[Stored]) -> None:
@@ -104,9 +107,16 @@ class ThreadLine:
         self._outbox.append(records)
         self._ref.tell(Wake())
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Have a snapshot kept."""
-        self._ref.tell(SaveSnapshot(snapshot))
+    def save(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
+        """Have a snapshot kept by a thread of its own, after the one before."""
+        self._join_keeper()
+        what = (self._log, snapshot, done)
+        self._keeper = threading.Thread(target=keep, args=what, name="rota-snapshot", daemon=True)
+        self._keeper.start()
+
+    def _join_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.join(60)
 
     def run(self, what: Callable[[], None]) -> None:
         """Call a function in the thread."""
@@ -120,3 +130,4 @@ class ThreadLine:
     def close(self) -> None:
         """Write what is left, and end the thread."""
         self._ref.stop(block=True, timeout=60)
+        self._join_keeper()

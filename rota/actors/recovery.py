@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, evolve
+from rota.errors import LogUnusable
 from rota.eventlog.codec import decode, kind_at_a_glance
 from rota.eventlog.replay import replay, replay_task, stored_of
 from rota.projections.state import SNAPSHOT_VERSION, State
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rota.domain.task import Task
-    from rota.eventlog.port import EventLog
+    from rota.eventlog.port import EventLog, Head
 
+REBUILDS_MAX = 3
 BIRTHS = (TaskSubmitted, TaskRejected)
 
 
@@ -45,6 +47,28 @@ def rebuild(
         ):
             apply(record)
         return state
+
+
+def rebuild_whole(
+    log: EventLog,
+    *,
+    progress: Callable[[int], None] | None = None,
+    folded: Callable[[], None] | None = None,
+) -> tuple[State, Head]:
+    """Give the state after the whole log, and the head that it is the state after.
+
+    `folded` is called before the garbage collector may look at what was made.
+    """
+    for _ in range(REBUILDS_MAX):
+        with _no_collections():
+            state = rebuild(log, progress=progress)
+            head = log.head()
+            if head.seq == state.seq:  # else a write that failed was there and is not, or not yet
+                if folded is not None:
+                    folded()
+                return state, head
+    msg = f"the log ends at {head.seq}, and then again elsewhere"
+    raise LogUnusable(msg, hint="check the disk's health")
 
 
 @contextmanager

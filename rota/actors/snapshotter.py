@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
     from rota.projections.state import State
 
-SLICE_TASKS = 200
-SLICE_KEYS = 2000
+SLICE_TASKS = 50
+SLICE_KEYS = 500
+SLICE_BYTES = 256 << 10
 
 
 class Snapshotter:
@@ -48,12 +49,7 @@ class Snapshotter:
     def slice(self) -> Snapshot | None:
         """Write out some more; give the snapshot when it is whole."""
         if self._at < len(self._tasks):
-            part = self._tasks[self._at : self._at + SLICE_TASKS]
-            for task in part:
-                self._write(task)
-            self._append(self._at, b",".join([self._rows[task.id] for task in part]))
-            self._rows.update((task.id, b"") for task in part)
-            self._at += SLICE_TASKS
+            self._slice_tasks()
             if self._at < len(self._tasks):
                 return None
         if self._key_at == 0:
@@ -68,6 +64,19 @@ class Snapshotter:
         self.stop()
         self._blob += b"]}"
         return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, self._blob)
+
+    def _slice_tasks(self) -> None:
+        """Write out some tasks: not too many, and not too much."""
+        rows, size = [], 0
+        for task in self._tasks[self._at : self._at + SLICE_TASKS]:
+            self._write(task)
+            rows.append(self._rows[task.id])
+            self._rows[task.id] = b""
+            size += len(rows[-1])
+            if size >= SLICE_BYTES:
+                break
+        self._append(self._at, b",".join(rows))
+        self._at += len(rows)
 
     def _append(self, at: int, rows: bytes) -> None:
         if at:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rota import __version__, ids
 from rota.actors import messages as m
@@ -18,11 +18,12 @@ from rota.actors.agent_queue import QueueActor
 from rota.actors.archive import Archive
 from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
+from rota.actors.failover import Door, Failover, Unreadable
 from rota.actors.journal import Journal
-from rota.actors.recovery import rebuild
+from rota.actors.recovery import rebuild_whole
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
-from rota.actors.snapshotter import Snapshotter
+from rota.actors.snapshots import Snapshots
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
@@ -32,7 +33,6 @@ from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
 from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
-from rota.eventlog.port import Head
 from rota.projections.control import limits_to
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
+    from rota.actors.failover import Standing
     from rota.actors.host import CommitLine, Host, Report
     from rota.actors.runtime import CooperativeActor
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
-    from rota.eventlog.port import EventLog, Snapshot
+    from rota.eventlog.port import EventLog, Head
     from rota.executors.port import AttemptRunner
     from rota.projections.state import State
 
@@ -55,8 +56,6 @@ HURRY_RECORDS = 4
 """A last group of so few records means that requests come one by one."""
 IDS_APART_US = 10_000_000
 """Ids begin with their time, and are drawn at most this far ahead of it."""
-REOPEN_US = 500_000
-REOPEN_US_MAX = 5_000_000
 
 
 class Shard:
@@ -89,7 +88,9 @@ class Shard:
         """Put the parts together; `start` sets them going."""
         self.log = log
         self.limits = limits
-        self.degraded = ""
+        self.failover = Failover(
+            log, host, show=self._show, resume=self._resume, give_up=self._fatal
+        )
         self.stopping = False
         self._host = host
         self._make_line = line
@@ -97,18 +98,14 @@ class Shard:
         self._courier = courier
         self._tries_max = tries_max
         self._deliveries_max = deliveries_max
-        self._snapshot_every = snapshot_every
         self._new_id = new_id or self._draw_id
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
         self._queues: dict[str, ActorRef[Any]] = {}
-        self._snapshot: Snapshotter | None = None
-        self._snapshot_seq = 0
+        self._snapshots = Snapshots(host, snapshot_every)
         self._group_records = 0
         self._ids_clear_at = 0
-        self._acknowledged = 0
-        self._reopen_us = REOPEN_US
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
@@ -117,23 +114,31 @@ class Shard:
 
     def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Fold the log, become its writer, and go on where it ends. Raises a LogError."""
-        state = rebuild(self.log, progress=progress)
+        state, head = rebuild_whole(self.log, progress=progress)
         self._line = self._make_line(self.log, self.log.claim(), self._reported)
-        self._wire(state)
+        self._wire(state, head)
         self._go_on()
 
-    def _wire(self, state: State) -> None:
-        """Make the journal and the actors over a state."""
-        head = self.log.head() if state.seq else Head(0, bytes(32))
+    @property
+    def degraded(self) -> str:
+        """Why nothing can be recorded; empty if it can."""
+        return self.failover.reason
+
+    def _keep_books(self, state: State, head: Head) -> None:
+        """Make the journal and what reads over a state."""
         self.state = state
-        self.runtime = Runtime(self._host.call_soon, self._actor_failed)
         self.journal = Journal(
             state, head, self._host.clock, self._line.hand_over, self.runtime.schedule
         )
         self.journal.listeners, self.journal.watched = self.listeners, self.watched
+        self.archive = Archive(self.journal, self.log)
+
+    def _wire(self, state: State, head: Head) -> None:
+        """Make the journal and the actors over a state."""
+        self.runtime = Runtime(self._host.call_soon, self._actor_failed)
+        self._keep_books(state, head)
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
-        self.archive = Archive(self.journal, self.log)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         self.timer = TimerActor.start(
@@ -169,7 +174,7 @@ class Shard:
         owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
         self._ids_clear_at = self.state.at + IDS_APART_US
-        self._snapshot_seq = max(self._snapshot_seq, self.state.snapshot_seq)
+        self._snapshots.seq = max(self._snapshots.seq, self.state.snapshot_seq)
         started = self.journal.record(
             ServerStarted(__version__, settings, self.state.seq, resumed or None)
         )
@@ -192,6 +197,8 @@ class Shard:
 
     def queue(self, agent: str) -> ActorRef[Any]:
         """Give the agent's queue, starting it if need be and retiring idle ones."""
+        if self.degraded:
+            return self.admission
         ref = self._queues.get(agent)
         if ref is None:
             if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
@@ -207,6 +214,8 @@ class Shard:
 
     def hurry(self) -> None:
         """Handle and hand over what waits now, if requests come so rarely that no group forms."""
+        if self.degraded:
+            return
         if self._group_records <= HURRY_RECORDS and self.journal.durable_seq >= self.state.seq:
             self._host.hurry(self.runtime.run)
 
@@ -234,39 +243,51 @@ class Shard:
         if isinstance(report, CommitFailed):
             self._degrade(report.error)
             return
+        if self.degraded:
+            return
         self.journal.committed(report.seq)
         self._group_records = report.records
         self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
-        if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:
-            self._begin_snapshot()
+        self._snapshots.look(self.journal, self._line)
         if self._waiting_for_end is not None and self.journal.durable_seq >= self.state.seq:
             self._waiting_for_end()
 
     def _degrade(self, error: BaseException) -> None:
-        """Become read-only, as the log is; keep trying to reopen it."""
+        """Shut the door and the windows: what is here is no longer what the log says."""
         if self.degraded:
             return
-        self.degraded = str(error)
-        logger.error("the log failed; serving reads only: %s", error)
-        self._acknowledged = self.journal.durable_seq
         self.journal.fail(error)
+        failure, left = self._failure(), self.state
         self._drop_actors("the log failed")
-        try:
-            self._wire(rebuild(self.log))
-        except LogError as fatal:
-            self._fatal(fatal)
-            return
-        self.journal.fail(error)
+        self.dispatcher = self.dependencies = self.admission = door = Door.start(
+            self.runtime, failure
+        )
+        self.pool = self.webhook = self.timer = door
+        self._queues = {}
+        self.state = self.archive = cast("Any", Unreadable(failure))
+        self.failover.begin(self._line, error, self.journal.durable_seq, left)
         if self._waiting_for_end is not None:
+            self.failover.close()
             self._waiting_for_end()
-            return
-        self._reopen_us = REOPEN_US
-        self._line.run(self._reopen)
+
+    def _failure(self) -> StorageUnavailable:
+        return self.journal.failure or StorageUnavailable("the log failed")
+
+    def _show(self, standing: Standing) -> None:
+        """Let what is in the log be read, while nothing can be recorded."""
+        failure = self._failure()
+        self._keep_books(*standing)
+        self.journal.fail(failure)
+
+    def _resume(self, standing: Standing, epoch: int) -> None:
+        """Go on writing: the log accepts again."""
+        self._drop_actors("the log is back")
+        self._line.resume(epoch)
+        self._wire(*standing)
+        self._go_on(resumed=True)
 
     def _drop_actors(self, reason: str) -> None:
-        if self._snapshot is not None:
-            self._snapshot.stop()
-            self._snapshot = None
+        self._snapshots.drop()
         body_of(self.pool).abort_all(reason)
         self._retire_actors(reason)
 
@@ -274,68 +295,17 @@ class Shard:
         """Stop the actors, and tell whoever still waits for one of them."""
         actors = [self.dispatcher, self.dependencies, self.pool, self.webhook, self.timer]
         actors += [self.admission, *self._queues.values()]
-        for ref in actors:
+        for ref in dict.fromkeys(actors):
             for message in body_of(ref).actor_inbox.queue:
                 reply = getattr(message, "reply", None)
                 if reply is not None:
                     reply.fail(self.journal.failure or StorageUnavailable(reason))
         retire(actors)
 
-    def _reopen(self) -> None:
-        """In the committer's thread: open the log anew, and check that nothing is missing."""
-        try:
-            head = self.log.reopen()
-            if head.seq < self._acknowledged:
-                msg = f"the log ends at {head.seq}, but {self._acknowledged} was acknowledged"
-                self._host.call_threadsafe(self._fatal, LogUnusable(msg))
-                return
-            epoch = self.log.claim()
-        except LogUnusable as error:
-            logger.warning("the log still fails: %s", error)
-            self._host.call_threadsafe(self._reopen_later)
-        except LogError as error:
-            self._host.call_threadsafe(self._fatal, error)
-        except Exception as error:
-            logger.exception("reopening the log failed")
-            self._host.call_threadsafe(self._fatal, LogUnusable(f"cannot reopen: {error}"))
-        else:
-            self._host.call_threadsafe(self._resume, epoch)
-
-    def _reopen_later(self) -> None:
-        at = self._host.clock.now_us() + self._reopen_us
-        self._reopen_us = min(self._reopen_us * 2, REOPEN_US_MAX)
-        self._host.call_at(at, lambda: self._line.run(self._reopen))
-
-    def _resume(self, epoch: int) -> None:
-        """Go on writing: the log accepts again."""
-        self._drop_actors("the log is back")
-        try:
-            state = rebuild(self.log)
-        except LogError as error:
-            self._fatal(error)
-            return
-        self._line.resume(epoch)
-        self.degraded = ""
-        self._wire(state)
-        self._go_on(resumed=True)
-        logger.warning("the log accepts writes again; went on at %d", state.seq)
-
     def _fatal(self, error: LogError) -> None:
         logger.critical("cannot go on: %s", error)
         if self._on_fatal is not None:
             self._on_fatal(error)
-
-    # -- snapshots ---------------------------------------------------------------------------
-
-    def _begin_snapshot(self) -> None:
-        self._snapshot = Snapshotter(self.state, self.journal.digest)
-        self._snapshot.run(self._host.call_soon, self._snapshot_done)
-
-    def _snapshot_done(self, snapshot: Snapshot) -> None:
-        self._snapshot = None
-        self._snapshot_seq = snapshot.seq
-        self.journal.flush()
-        self._line.save(snapshot)
 
     # -- failures ----------------------------------------------------------------------------
 
@@ -375,6 +345,7 @@ class Shard:
         """Record what is left, and call `done` when all of it is durable."""
         body_of(self.pool).abort_all(ORDERLY)
         if self.degraded:
+            self.failover.close()
             done()
             return
         while self.runtime.ready:
@@ -390,10 +361,8 @@ class Shard:
     def close(self) -> None:
         """Take a last snapshot, end the committer and let go of the log."""
         if not self.degraded:
-            snapshotter = Snapshotter(self.state, self.journal.digest)
-            while (snapshot := snapshotter.slice()) is None:
-                pass
-            self._line.save(snapshot)
+            self._line.save(self._snapshots.last(self.journal), lambda: None)
+        self.failover.close()
         self._drop_actors(ORDERLY)
         self._line.close()
         self.log.close()

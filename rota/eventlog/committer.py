@@ -29,12 +29,6 @@ class Wake(NamedTuple):
     """There are records in the outbox."""
 
 
-class SaveSnapshot(NamedTuple):
-    """Keep a snapshot (a cache: a failure is logged, and changes nothing)."""
-
-    snapshot: Snapshot
-
-
 class Run(NamedTuple):
     """Call a function in the writing thread (to reopen the log, or to wait for the rest)."""
 
@@ -89,8 +83,6 @@ class Committer(pykka.ThreadingActor):
         """Write what waits, or do what is asked."""
         if isinstance(message, Wake):
             self._commit()
-        elif isinstance(message, SaveSnapshot):
-            self._save(message.snapshot)
         elif isinstance(message, Run):
             message.what()
         elif isinstance(message, Resume):
@@ -117,10 +109,12 @@ class Committer(pykka.ThreadingActor):
             self.actor_ref.tell(Wake())
         return records
 
-    def _save(self, snapshot: Snapshot) -> None:
-        if self._failed:
-            return
-        try:
-            self._log.save_snapshot(snapshot)
-        except Exception as error:  # noqa: BLE001 - a cache: whatever it was, the log goes on
-            logger.warning("no snapshot was kept, so the next start takes longer: %s", error)
+
+def keep(log: EventLog, snapshot: Snapshot, done: Callable[[], None]) -> None:
+    """Keep a snapshot, in a thread that is not the committer's (a failure changes nothing)."""
+    try:
+        log.save_snapshot(snapshot)
+    except Exception as error:  # noqa: BLE001 - a cache: whatever it was, the log goes on
+        logger.warning("no snapshot was kept, so the next start takes longer: %s", error)
+    finally:
+        done()

@@ -21,6 +21,7 @@ POINTS = (
     "webhook.before_send",
     "webhook.after_send",
     "snapshot.before_save",
+    "snapshot.written",
     "snapshot.saved",
     "recovery.folded",
     "shutdown.drained",

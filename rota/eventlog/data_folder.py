@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.errors import LogLocked, LogUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNSAFE_FILESYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph")
 
@@ -23,7 +29,7 @@ class DataFolder:
         self.path = path
         self._lock_fd = -1
         self._is_mine = False
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(path)
         kind = _filesystem_of(path)
         if kind.startswith(UNSAFE_FILESYSTEMS) and not allow_network_fs:
             msg = f"{path} is on {kind}, where locks and syncs cannot be trusted"
@@ -50,6 +56,39 @@ class DataFolder:
                 os.ftruncate(self._lock_fd, 0)
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _make(path: Path) -> None:
+    """Make a folder, and those above it, that a power cut does not take away again."""
+    made = []
+    at = path.absolute()
+    while not at.exists() and at != at.parent:
+        made.append(at)
+        at = at.parent
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in made:
+        sync_folder(folder)
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder written to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder; one that was left behind is emptied, and it goes afterwards."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(mode=0o700)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _filesystem_of(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """The event log on disk: one LMDB environment in one folder.
 
-The only module that knows LMDB. Default flags only (they survive power cuts; the faster ones do
-not), the 0.9 file format, one writer thread. `append` is one transaction and one sync: when it
+With lmdb_environment.py, which opens the file, the only one that knows LMDB. One writer thread.
+`append` is one transaction and one sync: when it
 returns, the records are on the disk. A full map is grown and the transaction repeated; any other
 error leaves the log as it was, and the caller must `reopen` before it writes again. Reads are
 short and verify the chain; a lock keeps them out while the map is grown.
@@ -11,32 +11,36 @@ from __future__ import annotations
 
 import struct
 import threading
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from rota.errors import LogCorrupt, LogTooNew, LogUnusable
+from rota.errors import LogUnusable
+from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
+from rota.eventlog.damage import broken, missing
 from rota.eventlog.data_folder import DataFolder
-from rota.eventlog.port import FORMAT_VERSION, Head, Snapshot, Stored
+from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
+from rota.eventlog.page_check import PageCheck
+from rota.eventlog.port import Head, Stored
+from rota.eventlog.snapshot_files import SnapshotFiles
+from rota.eventlog.upgrades import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rota.errors import LogCorrupt
+    from rota.eventlog.port import Snapshot
 
 MAP_BYTES = 16 << 30
 MAP_BYTES_MAX = 1 << 46
 PROBE_BYTES = 256 << 10
 READ_BYTES_MAX = 8 << 20
-SNAPSHOTS_KEPT = 2
 
-_DATABASES = (("meta", False), ("events", False), ("by_task", True), ("snapshots", False))
 _SEQ = struct.Struct(">Q")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
-_SNAPSHOT_HEAD = struct.Struct(">32sI32s")
-_RESTORE = "restore the data folder from a copy; `rota verify` checks one"
 
 
 class LmdbLog:
@@ -57,12 +61,15 @@ class LmdbLog:
         self._guard = threading.Lock()
         self._held: DataFolder | None = None
         self._env: Any = None
+        self._snapshots = SnapshotFiles(self.folder, readonly=readonly)
         if readonly and not (self.folder / "data.mdb").exists():
             msg = f"there is no log in {self.folder}"
             raise LogUnusable(msg, hint="give the folder that `rota serve --data-dir` used")
         try:
             if not readonly:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
+                if (data := self.folder / "data.mdb").exists():
+                    PageCheck(data).look()
             self._open()
         except OSError as error:
             self.close()
@@ -75,60 +82,25 @@ class LmdbLog:
     # -- opening -----------------------------------------------------------------------------
 
     def _open(self) -> None:
-        data = self.folder / "data.mdb"
-        if data.exists():
-            self._map_bytes = max(self._map_bytes, data.stat().st_size)
         self._db: dict[str, Any] = {}
+        readonly = self._readonly
         try:
-            self._env = lmdb.open(
-                str(self.folder),
-                map_size=self._map_bytes,
-                max_dbs=8,
-                mode=0o600,
-                readonly=self._readonly,
-                lib_version=0,
-                max_spare_txns=4,
+            self._env, self._map_bytes = open_environment(
+                self.folder, self._map_bytes, readonly=readonly
             )
-            self._check_size(data)
-            self._env.reader_check()
-            self._open_databases()
-        except lmdb.Error as error:
-            msg = f"cannot open the log in {self.folder}: {error}"
-            raise LogUnusable(msg, hint=_RESTORE) from error
+            self._db = open_databases(self._env, self.folder, readonly=readonly)
+            write = None if readonly else self._write
+            self._is_indexed = upgrade(self._env.begin, write, self._db)
+        except BaseException as error:
+            self._close_environment()
+            if isinstance(error, lmdb.Error):
+                raise translated(f"cannot open the log in {self.folder}", error) from error
+            raise
 
-    def _check_size(self, data: Path) -> None:
-        """Refuse a file that ends before its last page: reading there would kill the process."""
-        pages = self._env.info()["last_pgno"] + 1
-        if data.stat().st_size < pages * self._env.stat()["psize"]:
-            msg = f"the log in {self.folder} is cut short"
-            raise LogUnusable(msg, hint=_RESTORE)
-
-    def _open_databases(self) -> None:
-        create = not self._readonly
-        if self._readonly:
-            # A handle opened within a read-only transaction is lost with it.
-            for name, dupsort in _DATABASES:
-                self._db[name] = self._env.open_db(name.encode(), create=False, dupsort=dupsort)
-        with self._env.begin(write=create) as txn:
-            if create:
-                self._db["meta"] = self._env.open_db(b"meta", txn=txn)
-            found = txn.get(b"format", db=self._db["meta"])
-            if found is not None and not found.isdigit():
-                msg = f"the log in {self.folder} does not say its format"
-                raise LogUnusable(msg, hint=_RESTORE)
-            if found is not None and int(found) > FORMAT_VERSION:
-                msg = (
-                    f"the log in {self.folder} has format {int(found)}; "
-                    f"this rota reads up to {FORMAT_VERSION}"
-                )
-                raise LogTooNew(msg, hint="use the rota that wrote it, or a newer one")
-            if not create:
-                return
-            if found is None:
-                txn.put(b"format", b"%d" % FORMAT_VERSION, db=self._db["meta"])
-                txn.put(b"shard", b"0", db=self._db["meta"])
-            for name, dupsort in _DATABASES:
-                self._db[name] = self._env.open_db(name.encode(), txn=txn, dupsort=dupsort)
+    def _close_environment(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -137,11 +109,14 @@ class LmdbLog:
         reach("commit.begin")
         events = [(_SEQ.pack(r.seq), r.digest + r.body) for r in records]
         index = [(r.task.encode(), _SEQ.pack(r.seq)) for r in records if r.task is not None]
+        failures = failed_index.rows_of(records)
 
         def put(txn: Any) -> None:
             self._check_writer(txn, expected_seq, epoch)
             added = txn.cursor(self._db["events"]).putmulti(events, append=True)[1]
             txn.cursor(self._db["by_task"]).putmulti(index)
+            if failures:
+                txn.cursor(self._db["failed"]).putmulti(failures)
             if added != len(events):
                 msg = f"append after {expected_seq} refused: a record is already there"
                 raise LogUnusable(msg)
@@ -174,24 +149,26 @@ class LmdbLog:
                 with self._guard:
                     self._env.set_mapsize(self._map_bytes)
             except lmdb.Error as error:
-                msg = f"the log does not accept writes: {error}"
-                raise LogUnusable(msg, hint="check the disk's free space and health") from error
+                raise translated("the log does not accept writes", error) from error
             else:
                 return
 
     def claim(self) -> int:
         """Become the writer: raise the epoch."""
         epoch = self.epoch() + 1
-        self._write(lambda txn: txn.put(b"epoch", b"%d" % epoch, db=self._db["meta"]))
+
+        def put(txn: Any) -> None:
+            for name in (b"epoch", failed_index.INDEXED):
+                txn.put(name, b"%d" % epoch, db=self._db["meta"])
+
+        self._write(put)
         return epoch
 
     def reopen(self) -> Head:
         """Open anew after a failed append and prove, with a synced write, that it works."""
         try:
             with self._guard:
-                if self._env is not None:
-                    self._env.close()
-                self._env = None
+                self._close_environment()
                 self._open()
         except OSError as error:
             msg = f"cannot reopen the log: {error}"
@@ -247,7 +224,7 @@ class LmdbLog:
     def _nothing_at(self, cursor: Any, after: int) -> list[Stored]:
         """Tell a place beyond the head from a hole in the log."""
         if cursor.last() and _SEQ.unpack(cursor.key())[0] > after:
-            raise _missing(after)
+            raise missing(after)
         return []
 
     def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
@@ -265,10 +242,10 @@ class LmdbLog:
                 value = txn.get(key, db=events)
                 before = txn.get(_SEQ.pack(seq - 1), db=events) if seq > 1 else GENESIS
                 if value is None or before is None:
-                    raise _missing(seq if value is None else seq - 1)
+                    raise missing(seq if value is None else seq - 1)
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
-                    raise _broken(seq)
+                    raise broken(seq)
                 found.append(Stored(seq, value[:DIGEST_BYTES], body, task_id))
         return found
 
@@ -276,6 +253,18 @@ class LmdbLog:
         """Whether any record is indexed under this task."""
         with self._reading() as txn:
             return txn.get(task_id.encode()[:511] or b"\0", db=self._db["by_task"]) is not None
+
+    def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
+        """Give (seq, task) of the newest failures before `seq`; scans where there is no index."""
+        if self._is_indexed:
+            with self._reading() as txn:
+                return failed_index.before(txn, self._db["failed"], seq, limit)
+        found: list[tuple[int, str]] = []
+        while seq > 0 and len(found) < limit:
+            with self._reading() as txn:
+                some, seq = failed_index.scan(txn, self._db["events"], seq, limit - len(found))
+            found += some
+        return found
 
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
@@ -293,40 +282,20 @@ class LmdbLog:
     # -- snapshots ---------------------------------------------------------------------------
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, dropping all but the newest two."""
-        reach("snapshot.before_save")
-        check = blake2b(snapshot.blob, digest_size=DIGEST_BYTES).digest()
-        head = _SNAPSHOT_HEAD.pack(snapshot.digest, snapshot.version, check)
-
-        def put(txn: Any) -> None:
-            cursor = txn.cursor(self._db["snapshots"])
-            new = _SEQ.pack(snapshot.seq)
-            kept = [key for key in cursor.iternext(keys=True, values=False) if key != new]
-            for key in kept[: max(0, len(kept) - SNAPSHOTS_KEPT + 1)]:
-                txn.delete(key, db=self._db["snapshots"])
-            txn.put(new, head + snapshot.blob, db=self._db["snapshots"])
-
-        self._write(put)
-        reach("snapshot.saved")
+        """Keep a snapshot, dropping all but the newest two; may be called in any thread."""
+        try:
+            self._snapshots.save(snapshot)
+        except OSError as error:
+            msg = f"the snapshot cannot be written: {error}"
+            raise LogUnusable(msg) from error
 
     def load_snapshots(self) -> list[Snapshot]:
         """Give the snapshots that are whole, newest first."""
-        found: list[Snapshot] = []
-        with self._reading() as txn:
-            for key, value in txn.cursor(self._db["snapshots"]).iterprev():
-                if len(value) < _SNAPSHOT_HEAD.size:
-                    continue
-                digest, version, check = _SNAPSHOT_HEAD.unpack_from(value)
-                blob = value[_SNAPSHOT_HEAD.size :]
-                if blake2b(blob, digest_size=DIGEST_BYTES).digest() == check:
-                    found.append(Snapshot(_SEQ.unpack(key)[0], digest, version, blob))
-        return found
+        return self._snapshots.load()
 
     def close(self) -> None:
         """Close the environment and let go of the folder."""
-        env, self._env = self._env, None
-        if env is not None:
-            env.close()
+        self._close_environment()
         if self._held is not None:
             self._held.close()
 
@@ -352,8 +321,7 @@ class _Reading:
     @staticmethod
     def _translate(error: BaseException | None) -> None:
         if isinstance(error, lmdb.Error):
-            msg = f"the log cannot be read: {error}"
-            raise LogUnusable(msg, hint=_RESTORE) from error
+            raise translated("the log cannot be read", error) from error
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
@@ -365,12 +333,4 @@ class _Reading:
 
 def _wrong_at(cursor: Any, seq: int) -> LogCorrupt:
     """Tell a record that is broken from one that is not there: then its successor's is."""
-    return _broken(seq) if cursor.key() == _SEQ.pack(seq) else _missing(seq)
-
-
-def _broken(seq: int) -> LogCorrupt:
-    return LogCorrupt(seq, f"record {seq} does not match its digest", hint=_RESTORE)
-
-
-def _missing(seq: int) -> LogCorrupt:
-    return LogCorrupt(seq, f"record {seq} is missing", hint=_RESTORE)
+    return broken(seq) if cursor.key() == _SEQ.pack(seq) else missing(seq)

@@ -45,6 +45,7 @@ _PROBLEMS = {
     browseros.NAME: browseros.problem,
     browsermanager.NAME: browsermanager.problem,
 }
+_STATELESS = ("/health", "/metrics", "/docs")
 _JOB_PATHS = ("/api/", "/ws/jobs")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
@@ -125,6 +126,8 @@ class App:
             route, params = self._match(request.method, path)
             dialect = route.dialect
             by = self._admit(request, route)
+            if request.method == "GET" and not path.startswith(_STATELESS):
+                await self.bridge.readable()
             call = Call(self, request, request_id, path, params, by, dialect)
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:

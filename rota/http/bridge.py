@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors import messages as m
+from rota.actors.failover import Phase
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from rota.errors import RotaError
     from rota.executors.guard import CallbackGuard
 
+
+REBUILT_S = 2.0
+"""How long a read waits for a state that may be read, before it is refused."""
 
 T = TypeVar("T")
 
@@ -59,6 +63,7 @@ class Bridge:
         self.shard = shard
         self.settings = settings
         self.guard = guard
+        self._rebuilt: asyncio.Future[None] | None = None
 
     def _check_open(self) -> None:
         if self.shard.stopping:
@@ -194,5 +199,17 @@ class Bridge:
         try:
             await reply.future
         except StorageUnavailable:
+            await self.readable()
             return look()  # what was seen is gone; the state was rebuilt from the log
         return value
+
+    async def readable(self) -> None:
+        """Wait while the state is being rebuilt after a failure, but not for long."""
+        failover = self.shard.failover
+        if failover.phase is not Phase.REBUILDING:
+            return
+        if self._rebuilt is None or self._rebuilt.done():
+            reply = FutureReply()
+            self._rebuilt = reply.future
+            failover.when_readable(lambda: reply.ok(None))
+        await asyncio.wait([self._rebuilt], timeout=REBUILT_S)

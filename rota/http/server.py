@@ -155,6 +155,7 @@ class Server:
             snapshot_every=s.server.snapshot_every_events,
             on_fatal=self._fatal,
         )
+        self.shard.failover.folded = gc.freeze
         gc.disable()
         try:
             self.shard.start(progress)

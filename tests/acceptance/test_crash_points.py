@@ -209,6 +209,7 @@ STORIES: dict[str, Any] = {
     "webhook.before_send": dies_delivering(0),
     "webhook.after_send": dies_delivering(1),
     "snapshot.before_save": dies_saving_a_snapshot(0),
+    "snapshot.written": dies_saving_a_snapshot(0),
     "snapshot.saved": dies_saving_a_snapshot(1),
     "recovery.folded": dies_having_folded_the_log,
     "shutdown.drained": dies_having_drained,

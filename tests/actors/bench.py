@@ -111,8 +111,9 @@ class Line:
         self.log.append(records, records[0].seq - 1, self.epoch)
         self.report(Committed(records[-1].seq, len(records)))
 
-    def save(self, snapshot: Any) -> None:
+    def save(self, snapshot: Any, done: Callable[[], None]) -> None:
         self.log.save_snapshot(snapshot)
+        done()
 
     def run(self, what: Callable[[], None]) -> None:
         what()

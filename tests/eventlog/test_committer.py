@@ -18,8 +18,8 @@ from rota.eventlog.committer import (
     Committer,
     Resume,
     Run,
-    SaveSnapshot,
     Wake,
+    keep,
 )
 from rota.eventlog.memory_store import MemoryLog
 
@@ -103,9 +103,8 @@ def test_after_a_failure_nothing_is_written_until_it_is_told_to_go_on(line: Line
     assert isinstance(failure, CommitFailed)
     line.log.failing = False
     line.outbox.append(batch(1))
-    line.tell(Wake(), SaveSnapshot(snapshot(1)))
+    line.tell(Wake())
     assert line.log.head().seq == 0, "no record is written after a hole"
-    assert line.log.load_snapshots() == []
     line.tell(Resume(line.log.claim()))
     line.outbox.append(batch(2))
     line.tell(Wake())
@@ -122,13 +121,13 @@ def test_a_writer_that_was_replaced_reports_a_failure(line: Line) -> None:
     assert "epoch 1 refused" in str(failure.error)
 
 
-def test_a_snapshot_is_kept_after_the_records_before_it(line: Line) -> None:
-    line.outbox.append(batch(3))
-    line.tell(Wake(), SaveSnapshot(snapshot(3)))
-    assert [s.seq for s in line.log.load_snapshots()] == [3]
-
-
-def test_a_snapshot_that_cannot_be_kept_changes_nothing(line: Line) -> None:
-    line.log.failing = True
-    line.tell(SaveSnapshot(snapshot(1)))
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_snapshot_is_kept_or_not_and_whoever_waits_for_it_is_told(
+    line: Line, *, failing: bool
+) -> None:
+    line.log.failing = failing
+    told: list[bool] = []
+    keep(line.log, snapshot(3), lambda: told.append(True))
+    assert [s.seq for s in line.log.load_snapshots()] == ([] if failing else [3])
+    assert told == [True]
     assert line.reports == []

@@ -15,74 +15,22 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.shards import Answer, build, stop, submit, until
 
+from rota.actors import failover
 from rota.actors import messages as m
-from rota.actors import system
-from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.recovery import rebuild
-from rota.actors.system import Shard
-from rota.clock import SystemClock
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import SubmitTask
 from rota.errors import LogUnusable, StorageUnavailable
 from rota.eventlog.committer import CommitFailed
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.replay import replay
-from rota.executors.runner import AsyncRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rota.eventlog.port import Stored
-
-ROOM = Limits(queued=10**6, queued_per_agent=10**6, inflight=100, inflight_per_agent=100, push=100)
-
-
-class Answer:
-    """A reply that can be awaited."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def ok(self, value: Any) -> None:
-        self.future.set_result(value)
-
-    def fail(self, error: Exception) -> None:
-        self.future.set_exception(error)
-
-
-async def submit(shard: Shard, agent: str = "a1", **fields: Any) -> str:
-    """Submit an echo and give its id, once it is durable."""
-    answer = Answer()
-    command = SubmitTask(agent, "echo", "builtin", **fields)
-    shard.admission.tell(m.SubmitTasks((command,), answer))
-    [admitted] = await asyncio.wait_for(answer.future, 5)
-    return str(admitted.task)
-
-
-async def until(condition: Callable[[], bool], words: str) -> None:
-    """Let the loop turn until the condition holds."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
-    assert condition(), words
-
-
-async def stop(shard: Shard) -> None:
-    """Stop in good order."""
-    done = asyncio.Event()
-    shard.finish(done.set)
-    await asyncio.wait_for(done.wait(), 10)
-    shard.close()
-
-
-def build(log: Any, **options: Any) -> Shard:
-    """Make a shard on the running loop."""
-    host = AsyncioHost(SystemClock())
-    runner = AsyncRunner({})
-    courier: Any = None
-    return Shard(log, host, limits=ROOM, line=ThreadLine, runner=runner, courier=courier, **options)
-
 
 # -- a real full disk ----------------------------------------------------------------------------
 
@@ -136,6 +84,7 @@ WHOLE = """
     import asyncio, logging, resource, sys
     from pathlib import Path
     from rota.actors import messages as m
+    from rota.actors.failover import Phase
     from rota.actors.recovery import rebuild
     from rota.errors import StorageUnavailable
     from rota.eventlog.lmdb_store import LmdbLog
@@ -162,6 +111,7 @@ WHOLE = """
                     break
         assert refused > 20, refused
         assert shard.degraded, "it says that it is degraded"
+        await until(lambda: shard.failover.phase is Phase.READ_ONLY, "it can be read")
         durable = {task for task in kept if shard.state.tasks.get(task) is not None}
         assert durable == set(kept), "reads go on, and nothing acknowledged is gone"
         assert shard.archive.task(kept[0]) is not None
@@ -283,7 +233,7 @@ async def _lose_nothing(folder: Path, nth: int, *, written: bool) -> None:
 def test_nothing_acknowledged_is_lost_when_the_nth_write_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, *, written: bool
 ) -> None:
-    monkeypatch.setattr(system, "REOPEN_US", 1000)
+    monkeypatch.setattr(failover, "REOPEN_US", 1000)
     asyncio.run(_lose_nothing(tmp_path / "data", nth, written=written))
 
 

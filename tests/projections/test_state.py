@@ -256,7 +256,7 @@ def test_a_snapshot_taken_slice_by_slice_is_of_the_instant_it_began() -> None:
     more += [assigned(f"t{n}", f"a{n % 7}") for n in range(1, tasks, 2)]
     moving = iter(records_of(more, after=state.seq, at=state.at, step=SECOND_US // 100))
     while (snapshot := snapshotter.slice()) is None:
-        for _ in range(200):
+        for _ in range(50):
             state.apply(next(moving))
     assert State.load(snapshot.blob).digest() == instant
     assert (snapshot.seq, snapshot.version) == (len(begin), SNAPSHOT_VERSION)

@@ -14,11 +14,12 @@ from rota.actors.runtime import Runtime, retire
 from rota.actors.system import Shard
 from rota.domain.events import TaskAssigned
 from rota.errors import LogUnusable
-from rota.eventlog.committer import Committer, Resume, Run, SaveSnapshot, Wake
+from rota.eventlog.committer import Committer, Resume, Run, Wake, keep
 from rota.eventlog.memory_store import MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from random import Random
 
     from support.simulation import World
 
@@ -78,12 +79,15 @@ class SimLog(MemoryLog):
         super().__init__()
         self.broken = False
         self.torn = False
+        self.panics = False
+        self.panicked = False
         self.failures = 0
 
     def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
         """Append; a torn failure has written, and cannot say so."""
         if self.broken:
             self.failures += 1
+            self.panicked = self.panics
             if self.torn:
                 self.torn = False
                 super().append(records, expected_seq, epoch)
@@ -98,16 +102,36 @@ class SimLog(MemoryLog):
             raise LogUnusable(msg)
         super().save_snapshot(snapshot)
 
+    def tear_snapshots(self, rng: Random) -> None:
+        """Lose some: their files are not synced, and one that was torn is left out."""
+        self._snapshots = [kept for kept in self._snapshots if rng.random() < 0.6]
+
     def reopen(self) -> Head:
         """Open anew, once the disk is whole again."""
         if self.broken:
             msg = "the simulated disk still fails"
             raise LogUnusable(msg)
+        self.panicked = False
         return super().reopen()
 
     def seq(self) -> int:
         """Give the last durable seq."""
         return len(self._records)
+
+
+class Disk:
+    """What a shard sees of a log: one that panicked cannot even be read until it is reopened."""
+
+    def __init__(self, log: SimLog) -> None:
+        """Stand before `log`."""
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the log has."""
+        if self._log.panicked and name not in ("append", "reopen", "close", "save_snapshot"):
+            msg = "the simulated log must be opened anew"
+            raise LogUnusable(msg)
+        return getattr(self._log, name)
 
 
 class SimLine:
@@ -118,16 +142,22 @@ class SimLine:
         self._handed: deque[list[Stored]] = deque()
         self._outbox: deque[list[Stored]] = deque()
         self._committer = Committer(log, epoch, self._outbox, report)
+        self._log = log
         self.waiting: deque[Any] = deque()
+        self.saving: deque[tuple[Snapshot, Callable[[], None]]] = deque()
 
     def hand_over(self, records: list[Stored]) -> None:
         """Have the records written, some time."""
         self._handed.append(records)
         self.waiting.append(Wake())
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Have a snapshot kept, some time."""
-        self.waiting.append(SaveSnapshot(snapshot))
+    def save(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
+        """Have a snapshot kept, some time: no other thread is in step with that."""
+        self.saving.append((snapshot, done))
+
+    def keep(self) -> None:
+        """Keep the next snapshot."""
+        keep(self._log, *self.saving.popleft())
 
     def run(self, what: Callable[[], None]) -> None:
         """Call a function, some time."""
@@ -151,6 +181,8 @@ class SimLine:
         """Do everything that is left."""
         while self.waiting:
             self.work(1 << 30)
+        while self.saving:
+            self.keep()
 
 
 class SimShard(Shard):
@@ -158,7 +190,7 @@ class SimShard(Shard):
 
     world: World
 
-    def _wire(self, state: State) -> None:
+    def _wire(self, state: State, head: Head) -> None:
         world = self.world
         apply = state.apply
         world.refold()
@@ -171,7 +203,7 @@ class SimShard(Shard):
             world.compare_counts(self, record)
 
         state.apply = watched  # type: ignore[method-assign]
-        super()._wire(state)
+        super()._wire(state, head)
 
     def _all_heard(self) -> bool:
         """Whether the dispatcher has heard of everything that was recorded."""

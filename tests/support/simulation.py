@@ -20,10 +20,11 @@ from support import sim_rules
 from support.sim_clients import Clients
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
-from support.sim_parts import SimHost, SimLine, SimLog, SimShard
+from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
-from rota.actors import dependencies, snapshotter
+from rota.actors import dependencies, snapshots, snapshotter
+from rota.actors.failover import Phase
 from rota.actors.recovery import rebuild
 from rota.clock import ManualClock
 from rota.domain import notes
@@ -45,6 +46,7 @@ S = 1_000_000
 SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
     (snapshotter, "SLICE_KEYS", 2),
+    (snapshots, "REST_FACTOR", 1),
     (dependencies, "SLICE_TASKS", 4),
     (notes, "LINES_MAX", sim_rules.LINES_MAX),
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
@@ -208,9 +210,9 @@ class World:
         self.courier = SimCourier(self)
         self.draining = False
         self.finished = False
-        self.log.broken = False
+        self.log.broken = self.log.panicked = False
         shard = SimShard(
-            self.log,
+            Disk(self.log),
             self.host,
             limits=self.work.limits(),
             line=self._make_line,
@@ -247,6 +249,7 @@ class World:
         self.trace("CRASH")
         self.counts["crash"] += 1
         self._bury()
+        self.log.tear_snapshots(self.rng)
         self.boot()
 
     def _do_stop(self) -> None:
@@ -258,11 +261,15 @@ class World:
         self.draining = True
         while self.shard.runtime.ready and self.violation is None:
             self.move("step")
-        given = shard.state.stats.totals["dispatched"]
         state = shard.state
+        given = 0 if shard.degraded else state.stats.totals["dispatched"]
         for _ in range(self.rng.randrange(60)):
             self.move(self.rng.choice(("step", "loop", "commit", "time", "step", "step")))
-        if shard.state is state and state.stats.totals["dispatched"] != given:
+        if (
+            not shard.degraded
+            and shard.state is state
+            and state.stats.totals["dispatched"] != given
+        ):
             self.violated("a stopping server went on dispatching")
         failures = self.log.failures
         shard.finish(self._finish)
@@ -328,10 +335,19 @@ class World:
         return bool(self._events) and self._events[0][0] <= now
 
     def _do_commit(self) -> None:
-        if self.line.waiting:
+        if self.line.saving and (not self.line.waiting or self.rng.random() < 0.3):
+            self.line.keep()
+        elif self.line.waiting:
             self.line.work(self.rng.randint(1, self.merge_max))
-            if self.shard.state.seq == self.log.seq() and self.rng.random() < 0.02:
+            if self._is_readable() and self.rng.random() < (0.3 if self.shard.degraded else 0.02):
                 self._compare_live()
+
+    def _is_readable(self) -> bool:
+        """Whether all that may be read is durable; without writes it is the log, and no more."""
+        shard = self.shard
+        if shard.failover.phase is Phase.REBUILDING:
+            return False
+        return bool(shard.degraded) or shard.state.seq == self.log.seq()
 
     def _do_time(self) -> None:
         rng = self.rng
@@ -352,6 +368,7 @@ class World:
         log = self.log
         log.broken = not log.broken
         log.torn = log.broken and self.rng.random() < 0.3
+        log.panics = self.rng.random() < 0.3
         self.trace("the disk is %s", "broken" if log.broken else "whole")
 
     # -- the run -------------------------------------------------------------------------------
@@ -401,7 +418,7 @@ class World:
                 self.move("step")
             elif host.soon or host.posted or host.due() or self._happens(now):
                 self.move("loop")
-            elif self.line.waiting:
+            elif self.line.waiting or self.line.saving:
                 self.move("commit")
             else:
                 return

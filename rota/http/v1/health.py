@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.registry import Collector
 
 from rota import __version__
+from rota.actors.failover import Phase
 from rota.clock import rfc3339
 from rota.domain.commands import BROWSERS_LIMIT
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 async def health(call: Call) -> Any:
     """GET /health."""
     shard = call.bridge.shard
-    limits = shard.state.control.limits
     now = call.now()
     body: dict[str, Any] = {"status": "degraded" if shard.degraded else "ok"}
     if shard.degraded:
@@ -32,6 +32,20 @@ async def health(call: Call) -> Any:
     body |= {
         "agent_version": __version__,
         "uptime_seconds": (now - call.app.started_at) // 1_000_000,
+        **_figures(shard),
+        "db": "unavailable" if shard.degraded else "ok",
+        "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
+    }
+    return call.json(body)
+
+
+def _figures(shard: Shard) -> dict[str, Any]:
+    """Count what is here; nothing can be said while the state is being rebuilt."""
+    if shard.failover.phase is Phase.REBUILDING:
+        nothing = dict.fromkeys(("queued", "running", "max_concurrent"))
+        return {"queue": nothing, "browsers": dict.fromkeys(("active", "max"))}
+    limits = shard.state.control.limits
+    return {
         "queue": {
             "queued": shard.state.backlog.total,
             "running": shard.state.slots.total,
@@ -41,10 +55,7 @@ async def health(call: Call) -> Any:
             "active": shard.state.slots.of_limit(BROWSERS_LIMIT),
             "max": limits.browsers or limits.inflight,
         },
-        "db": "unavailable" if shard.degraded else "ok",
-        "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
     }
-    return call.json(body)
 
 
 async def live(call: Call) -> Any:
@@ -69,7 +80,15 @@ class ShardCollector(Collector):
         self._shard = shard
 
     def collect(self) -> Iterator[Metric]:
-        """Give the figures of this moment."""
+        """Give the figures of this moment; of the log alone, while the state is being rebuilt."""
+        durable = self._shard.journal.durable_seq
+        yield GaugeMetricFamily("rota_log_durable_seq", "Last durable event", durable)
+        degraded = float(bool(self._shard.degraded))
+        yield GaugeMetricFamily("rota_degraded", "1 while the log takes no writes", degraded)
+        if self._shard.failover.phase is not Phase.REBUILDING:
+            yield from self._of_state()
+
+    def _of_state(self) -> Iterator[Metric]:
         state = self._shard.state
         totals = state.stats.totals
         tasks = CounterMetricFamily("rota_tasks", "Tasks by what became of them", labels=["fate"])
@@ -106,10 +125,6 @@ class ShardCollector(Collector):
             "rota_callbacks_pending", "Callbacks owed", len(state.deliveries.pending)
         )
         yield GaugeMetricFamily("rota_log_seq", "Last recorded event", state.seq)
-        durable = self._shard.journal.durable_seq
-        yield GaugeMetricFamily("rota_log_durable_seq", "Last durable event", durable)
-        degraded = float(bool(self._shard.degraded))
-        yield GaugeMetricFamily("rota_degraded", "1 while the log takes no writes", degraded)
 
 
 def registry_for(shard: Shard) -> CollectorRegistry:
