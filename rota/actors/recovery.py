@@ -14,6 +14,7 @@ from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, evolve
 from rota.eventlog.codec import decode, kind_at_a_glance
+from rota.eventlog.port import Head
 from rota.eventlog.replay import replay, replay_task, stored_of
 from rota.projections.state import SNAPSHOT_VERSION, State
 
@@ -45,6 +46,11 @@ def rebuild(
         ):
             apply(record)
         return state
+
+
+def head_of(log: EventLog, state: State) -> Head:
+    """Give the last record that a state knows; the log may have gone on since it was folded."""
+    return Head(state.seq, log.read(state.seq - 1, 1)[0].digest if state.seq else bytes(32))
 
 
 @contextmanager

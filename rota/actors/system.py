@@ -19,7 +19,8 @@ from rota.actors.archive import Archive
 from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
-from rota.actors.recovery import rebuild
+from rota.actors.mending import Mending, Stops
+from rota.actors.recovery import head_of, rebuild
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshotter import Snapshotter
@@ -27,12 +28,11 @@ from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
 from rota.domain.attempts import decide_interruption
-from rota.domain.events import ActorFailed, SchedulerPaused, ServerStarted, ServerStopped
+from rota.domain.events import SchedulerPaused, ServerStarted, ServerStopped
 from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
-from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
+from rota.errors import LogError, LogUnusable, StorageUnavailable, Unfolded
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
-from rota.eventlog.port import Head
 from rota.projections.control import limits_to
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     from rota.actors.host import CommitLine, Host, Report
-    from rota.actors.runtime import CooperativeActor
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
     from rota.eventlog.port import EventLog, Snapshot
@@ -55,6 +54,7 @@ HURRY_RECORDS = 4
 """A last group of so few records means that requests come one by one."""
 IDS_APART_US = 10_000_000
 """Ids begin with their time, and are drawn at most this far ahead of it."""
+SINGLES = ("timer", "dependencies", "pool", "webhook", "admission", "dispatcher")
 REOPEN_US = 500_000
 REOPEN_US_MAX = 5_000_000
 
@@ -109,6 +109,7 @@ class Shard:
         self._ids_clear_at = 0
         self._acknowledged = 0
         self._reopen_us = REOPEN_US
+        self._stops = Stops()
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
@@ -124,7 +125,7 @@ class Shard:
 
     def _wire(self, state: State) -> None:
         """Make the journal and the actors over a state."""
-        head = self.log.head() if state.seq else Head(0, bytes(32))
+        head = head_of(self.log, state)
         self.state = state
         self.runtime = Runtime(self._host.call_soon, self._actor_failed)
         self.journal = Journal(
@@ -159,8 +160,12 @@ class Shard:
             archive=self.archive,
         )
         routes.install(journal)
+        self.mending = Mending(journal, routes, self, self._host)
         if self.stopping:
             self.drain()
+
+    def _actor_failed(self, *fault: Any) -> None:
+        self.mending.handler_failed(*fault)
 
     def _go_on(self, *, resumed: bool = False) -> None:
         """Record the start, put back what was in flight, arm what is due."""
@@ -182,9 +187,9 @@ class Shard:
         for task in tasks:
             self._routes.rearm(task)
         for delivery in owed:
-            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)))
+            self._routes.owe(delivery)
         for batch_id in self.state.batches.unfinished():
-            self.admission.tell(m.FinishBatch(batch_id))
+            self._routes.finish(batch_id)
         self.dependencies.tell(m.SettleDependents())
         self.dispatcher.tell(m.LookAgain())
 
@@ -261,7 +266,19 @@ class Shard:
             self._waiting_for_end()
             return
         self._reopen_us = REOPEN_US
-        self._line.run(self._reopen)
+        if isinstance(error, Unfolded):  # it may come back as soon as all goes on
+            self._reopen_us <<= min(self._stops.count, 4)
+            self._reopen_later()
+        else:
+            self._line.run(self._reopen)
+
+    def unfolded(self, error: Unfolded) -> None:
+        """Fail over because a fact could not be folded; it was not written."""
+        if self._stops.add(self._host.clock.now_us()):
+            self.degraded = str(error)
+            self._fatal(error)
+        elif not self.degraded:
+            self._degrade(error)
 
     def _drop_actors(self, reason: str) -> None:
         if self._snapshot is not None:
@@ -272,9 +289,7 @@ class Shard:
 
     def _retire_actors(self, reason: str) -> None:
         """Stop the actors, and tell whoever still waits for one of them."""
-        actors = [self.dispatcher, self.dependencies, self.pool, self.webhook, self.timer]
-        actors += [self.admission, *self._queues.values()]
-        for ref in actors:
+        for ref in (actors := [*self.singles(), *self._queues.values()]):
             for message in body_of(ref).actor_inbox.queue:
                 reply = getattr(message, "reply", None)
                 if reply is not None:
@@ -317,7 +332,11 @@ class Shard:
         self._line.resume(epoch)
         self.degraded = ""
         self._wire(state)
-        self._go_on(resumed=True)
+        try:
+            self._go_on(resumed=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is: half a start is none
+            self.journal.stop(error)
+            return
         logger.warning("the log accepts writes again; went on at %d", state.seq)
 
     def _fatal(self, error: LogError) -> None:
@@ -337,27 +356,9 @@ class Shard:
         self.journal.flush()
         self._line.save(snapshot)
 
-    # -- failures ----------------------------------------------------------------------------
-
-    def _actor_failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
-        """Tell whoever asked, record it, and restart the actor from the projections."""
-        reply = getattr(message, "reply", None)
-        if isinstance(error, LogUnusable):
-            error = StorageUnavailable(error.message, hint="not acknowledged; try again later")
-        if isinstance(error, StorageUnavailable):
-            if reply is not None:
-                reply.fail(error)
-            return
-        name = type(actor).__name__
-        logger.error("%s failed on %s", name, type(message).__name__, exc_info=error)
-        if reply is not None:
-            reply.fail(InternalFault("rota failed on this request; the failure was recorded"))
-        if self.journal.failure is not None:
-            self._degrade(error)  # a fact could not be folded: the state is not the log's
-            return
-        text = f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()
-        self.journal.record(ActorFailed(name, type(message).__name__, text[:500]))
-        actor.reset()
+    def singles(self) -> list[ActorRef[Any]]:
+        """Give the actors that there is one of each."""
+        return [getattr(self, name) for name in SINGLES]
 
     # -- stopping ----------------------------------------------------------------------------
 

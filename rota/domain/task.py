@@ -83,6 +83,7 @@ A submitted task is ready, or blocked by its dependencies, or scheduled for late
 ORDERLY = "shutdown"
 LOG_FAILED = "log failed"
 PREEMPTED = "preempted"
+FAULTED = "internal fault"
 BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED})
 """The reasons of an interruption that the task cannot have caused."""
 

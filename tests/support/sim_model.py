@@ -250,10 +250,12 @@ class Model:
             heads: dict[tuple[Any, ...], ModelTask] = {}
             for task in tasks.values():
                 head = heads.get(task.lane)
+                if not task.event.preempt:
+                    continue
                 if head is None or self.rank(task) < self.rank(head):
                     heads[task.lane] = task
             for task in heads.values():
-                victim = self._victim(task, taken) if task.event.preempt else None
+                victim = self._victim(task, taken)
                 if victim is not None and not task.is_pull:
                     return task, victim
         return None
@@ -331,7 +333,7 @@ class Model:
             self.paused_types.discard(event.type)
         elif kind in (e.SchedulerPaused, e.SchedulerResumed):
             self.stopped = kind is e.SchedulerPaused
-        elif kind is e.ActorFailed:
+        elif kind is e.ActorFailed and not event.error.startswith("InjectedError"):
             self.violated(f"{event.actor} failed on {event.message}: {event.error}")
         elif kind in (e.ServerStarted, e.ConfigChanged):
             self.limits = limits_from(event.settings)
@@ -492,6 +494,8 @@ class Model:
             self.violated(f"{task.id} was assigned over the cap of {cap}")
         rank = self.rank(task)
         for other in self.ready[task.agent].values():
+            if victim is not None and not other.event.preempt:
+                continue  # who may take a place by force does not queue behind who may not
             if other.lane == task.lane and other is not victim and self.rank(other) < rank:
                 self.violated(f"{task.id} overtook {other.id}, which is ahead of it in its lane")
         if exact and victim is None:
