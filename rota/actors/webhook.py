@@ -142,7 +142,7 @@ class WebhookActor(CooperativeActor):
         reach("webhook.before_send")
 
         def done(report: DeliveryReport) -> None:
-            self._sending.pop(due.task, None)  # whatever becomes of the report
+            self._over(due.task)  # whatever becomes of the report
             self.actor_ref.tell(CallbackReported(*due, report))
 
         try:
@@ -153,13 +153,18 @@ class WebhookActor(CooperativeActor):
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))
 
-    def _settle(self, message: CallbackReported) -> None:
-        reach("webhook.after_send")
-        host = self._busy.pop(message.task, None)
+    def _over(self, task: str) -> None:
+        """Note that a try is under way no longer."""
+        host = self._sending.pop(task, None)
         if host is not None:
             self._active[host] -= 1
             if not self._active[host]:
                 del self._active[host]
+
+    def _settle(self, message: CallbackReported) -> None:
+        reach("webhook.after_send")
+        if message.task not in self._sending:
+            self._busy.pop(message.task, None)
         delivery = self._owed(message)
         if delivery is None:
             self._go_on(message.task)

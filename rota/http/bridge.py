@@ -8,6 +8,7 @@ shown a fact that a power cut could still take back.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors import messages as m
@@ -15,7 +16,7 @@ from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pykka import ActorRef
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Shown = TypeVar("Shown")
+
+GATHERED_MAX = 10
+REBUILT_LOOKS_MAX, REBUILT_LOOK_S = 3000, 0.01
 
 
 class FutureReply:
@@ -185,6 +190,7 @@ class Bridge:
 
     async def durable(self, look: Callable[[], T]) -> T:
         """Look, and give what was seen when everything it was made from is durable."""
+        await self._rebuilt()
         value = look()
         journal = self.shard.journal
         if journal.failure is not None or journal.durable_seq >= self.shard.state.seq:
@@ -194,5 +200,32 @@ class Bridge:
         try:
             await reply.future
         except StorageUnavailable:
+            await self._rebuilt()
             return look()  # what was seen is gone; the state was rebuilt from the log
         return value
+
+    async def _rebuilt(self) -> None:
+        """Wait while the state holds what was taken back, until it is rebuilt from the log."""
+        for _ in range(REBUILT_LOOKS_MAX):
+            shard = self.shard
+            if shard.journal.failure is None:
+                return
+            if shard.degraded and shard.state.seq <= shard.journal.durable_seq:
+                return
+            await asyncio.sleep(REBUILT_LOOK_S)
+        raise StorageUnavailable("the log is being read anew", hint="try again later")
+
+    async def gathered(
+        self, gather: Callable[[], Awaitable[T]], show: Callable[[T], Shown]
+    ) -> Shown:
+        """Show what takes several turns of the loop to gather, when all of it is durable.
+
+        What was gathered from a state that has been replaced since may never have become a fact: it
+        is gathered again.
+        """
+        for _ in range(GATHERED_MAX):
+            state = self.shard.state
+            shown = await self.durable(partial(show, await gather()))
+            if self.shard.state is state:
+                return shown
+        raise StorageUnavailable("the log fails again and again", hint="try again later")

@@ -114,7 +114,7 @@ class ModelTask:
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
-            self.lane = (event.executor, *caps)
+            self.lane = (event.executor, *caps, bool(event.preempt))
             self.state = "ready"
 
     @property
@@ -250,12 +250,10 @@ class Model:
             heads: dict[tuple[Any, ...], ModelTask] = {}
             for task in tasks.values():
                 head = heads.get(task.lane)
-                if not task.event.preempt:
-                    continue
                 if head is None or self.rank(task) < self.rank(head):
                     heads[task.lane] = task
             for task in heads.values():
-                victim = self._victim(task, taken)
+                victim = self._victim(task, taken) if task.event.preempt else None
                 if victim is not None and not task.is_pull:
                     return task, victim
         return None
@@ -494,8 +492,6 @@ class Model:
             self.violated(f"{task.id} was assigned over the cap of {cap}")
         rank = self.rank(task)
         for other in self.ready[task.agent].values():
-            if victim is not None and not other.event.preempt:
-                continue  # who may take a place by force does not queue behind who may not
             if other.lane == task.lane and other is not victim and self.rank(other) < rank:
                 self.violated(f"{task.id} overtook {other.id}, which is ahead of it in its lane")
         if exact and victim is None:
