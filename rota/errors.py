@@ -11,13 +11,15 @@
     ├── StorageUnavailable      503 storage_unavailable: the log does not accept writes
     ├── ShuttingDown            503 shutting_down
     ├── InternalFault           500 internal: a bug, recorded and survived
+    ├── NotWritable             a fact that cannot be written as JSON; nothing was recorded
     ├── ServerUnreachable       a client got no answer
     ├── ConfigError             a configuration that cannot be used
     └── LogError                the data folder
         ├── LogLocked               another server has it
         ├── LogCorrupt              a record is broken; carries its seq
         ├── LogTooNew               written by a newer rota
-        └── LogUnusable             cannot be opened or written
+        ├── LogUnusable             cannot be opened or written
+        └── Unfolded                rota cannot fold what it was about to record: a bug
 
 The `code` of a class is part of the interface: clients branch on it, so it never changes.
 """
@@ -131,6 +133,12 @@ class InternalFault(RotaError):
     retryable = True
 
 
+class NotWritable(RotaError):
+    """An event holds something that cannot be written as JSON; nothing of it was recorded."""
+
+    code = "not_writable"
+
+
 class ServerUnreachable(RotaError):
     """No server answered; whether it did what was asked is not known."""
 
@@ -178,3 +186,13 @@ class LogUnusable(LogError):
     """The log cannot be opened, read or written."""
 
     code = "log_unusable"
+
+
+class Unfolded(LogError):
+    """A fact could not be folded into the state; it was not written, and the log is whole."""
+
+    code = "unfolded"
+
+    def __init__(self, message: str) -> None:
+        """Say what went wrong."""
+        super().__init__(message, hint="the log is whole; this is a bug of rota: please report it")

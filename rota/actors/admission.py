@@ -17,8 +17,8 @@ from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
-from rota.domain.dependencies import check_cycles, decide_dependencies, doom_reason, resolve
-from rota.domain.task import TERMINAL
+from rota.domain.dependencies import check_cycles, decide_dependencies, decide_doom, resolve
+from rota.domain.task import TERMINAL, WAITING
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
 from rota.projections.control import limits_to
@@ -120,13 +120,14 @@ class AdmissionActor(CooperativeActor):
             details = {"agentId": command.agent, **self._fullness()}
             return m.Refused(event.task, record.at, event.code, event.error, details)
         assert type(event) is e.TaskSubmitted
-        replaced = self._replace(command, task_id)
+        events: list[e.Event] = []
+        replaced = self._replaced(command)
         if replaced is not None:
-            event = event._replace(position=state.backlog.total + 1)
-            if prospects is not None and replaced.id in prospects.waits:
-                prospects = prospects._replace(doomed_by=replaced)
-        record = self._journal.record(event, by=command.by)
-        self._doom(task_id, prospects)
+            events.append(decide_cancel(replaced, f"replaced by {task_id}", "replaced"))
+            left = state.backlog.total - (replaced.state in WAITING)
+            event = event._replace(position=left + 1)
+        events += [event, *decide_doom(event, prospects, replaced)]
+        record = self._journal.record(*events, by=command.by)
         task = state.tasks.by_id[task_id]
         return m.Admitted(task_id, event.position, record.at, task.state.value)
 
@@ -166,27 +167,14 @@ class AdmissionActor(CooperativeActor):
             raise Unprocessable("this idempotency key was used for a batch")
         return m.Admitted(task.id, task.position, task.created_at, task.state.value, known)
 
-    def _replace(self, command: SubmitTask, task_id: str) -> Task | None:
-        """Cancel the active task that a new one replaces, and give it."""
+    def _replaced(self, command: SubmitTask) -> Task | None:
+        """Give the active task that a new one replaces."""
         if command.dedup is None or command.dedup.mode != "replace":
             return None
         name = keys.dedup(command.by, command.dedup.key)
         held = self._journal.state.keys.find(name, self._journal.now())
         old = self._journal.state.tasks.get(held.subject) if held is not None else None
-        if old is None or old.state in TERMINAL:
-            return None
-        event = decide_cancel(old, f"replaced by {task_id}", "replaced")
-        self._journal.record(event, by=command.by)
-        return old
-
-    def _doom(self, task_id: str, prospects: Prospects | None) -> None:
-        """Cancel a task at once that waits for one which has failed or was cancelled."""
-        if prospects is None or prospects.doomed_by is None:
-            return
-        task = self._journal.state.tasks.get(task_id)
-        if task is not None and task.state not in TERMINAL:
-            reason = doom_reason(prospects.doomed_by)
-            self._journal.record(decide_cancel(task, reason, "dependency_failed"))
+        return None if old is None or old.state in TERMINAL else old
 
     def _id_for(self, command: SubmitTask) -> str:
         """Give the id that was asked for, or a new one. Raises Conflict."""
@@ -228,9 +216,12 @@ class AdmissionActor(CooperativeActor):
             graph=state.dependencies,
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
-        at = self._journal.record(submitted, *tasks, by=batch.by).at
-        for task_id, each in zip(ids, prospects, strict=True):
-            self._doom(task_id, each)
+        doomed = [
+            doom
+            for task, each in zip(tasks, prospects, strict=True)
+            for doom in decide_doom(task, each)
+        ]
+        at = self._journal.record(submitted, *tasks, *doomed, by=batch.by).at
         states = [state.tasks.by_id[task_id].state.value for task_id in ids]
         answers = [
             m.Admitted(t.task, t.position, at, word) for t, word in zip(tasks, states, strict=True)
@@ -289,10 +280,8 @@ class AdmissionActor(CooperativeActor):
         if not live:
             raise Conflict("the batch is already finished", details={"batchId": batch.id})
         reason = message.reason or f"batch {batch.id} was cancelled"
-        for task in live:
-            if task.state not in TERMINAL:
-                event = decide_cancel(task, reason, "batch_cancelled")
-                self._journal.record(event, by=message.by)
+        events = [decide_cancel(task, reason, "batch_cancelled") for task in live]
+        self._journal.record(*events, by=message.by)
         return len(live)
 
     # -- limits

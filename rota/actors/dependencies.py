@@ -8,12 +8,14 @@ dependents of one task hold nobody up.
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rota.actors.messages import SettleDependents
+from rota.actors.messages import LookAgain, SettleDependents
 from rota.actors.runtime import CooperativeActor
-from rota.domain.attempts import decide_cancel, decide_release
+from rota.domain import events as e
+from rota.domain.attempts import decide_cancel, decide_freeing, decide_release
 from rota.domain.task import BLOCKED
 
 if TYPE_CHECKING:
@@ -22,8 +24,27 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.events import Event
+    from rota.domain.task import Task
+    from rota.projections.state import State
 
 SLICE_TASKS = 100
+
+
+def released_by(state: State, task: Task, event: Event, now: int) -> list[Event]:
+    """Give what the end of an attempt lets go at once: the task itself, or its first dependents.
+
+    They are recorded with the end, so that they are ready before anybody can give its slot away. Of
+    many dependents these are the best `SLICE_TASKS` by rank; the rest are settled in the next turns
+    of the loop.
+    """
+    if type(event) is e.AttemptFailed and event.next_at <= now:
+        return [e.TaskReleased(task.id, task.agent, "backoff")]
+    children = state.dependencies.children.get(task.id)
+    if type(event) is not e.TaskSucceeded or not children:
+        return []
+    free = [child for child in children.values() if child.waits == {task.id}]
+    best = nsmallest(SLICE_TASKS, free, key=lambda t: (state.backlog.rank_of(t), t.created_seq))
+    return [decide_freeing(child, now) for child in best]
 
 
 class DependencyActor(CooperativeActor):
@@ -42,19 +63,22 @@ class DependencyActor(CooperativeActor):
         self._is_resting = False
 
     def reset(self) -> None:
-        """Begin anew with what is due."""
-        self.actor_ref.tell(SettleDependents())
+        """Rest no longer."""
+        self._is_resting = False
+        self.subject = ""
 
     def on_receive(self, message: Any) -> None:
         """Settle a slice; come back for the rest after the loop had its turn."""
-        if type(message) is not SettleDependents or self._is_resting:
+        if type(message) not in (SettleDependents, LookAgain) or self._is_resting:
             return
         due = self._journal.state.dependencies.due
         before = self._journal.state.seq
         for task_id, reason in list(islice(due.items(), SLICE_TASKS)):
+            self.subject = task_id
             event = self._settle(task_id, reason)
             if event is not None:
                 self._journal.record(event)
+        self.subject = ""
         if due and self._journal.state.seq > before:
             self._is_resting = True
             self._call_soon(self._go_on)

@@ -58,6 +58,7 @@ class DispatcherActor(CooperativeActor):
 
     def reset(self) -> None:
         """Derive the turns again."""
+        self.subject = ""
         self._turns = self._derive()
 
     def on_receive(self, message: Any) -> None:
@@ -75,18 +76,21 @@ class DispatcherActor(CooperativeActor):
             self._pause_type(message)
         elif kind is PauseScheduler:
             self._pause_scheduler(message)
-        self._dispatch()
-        self._preempt()
+        if not self.actor_inbox.queue:  # whoever decides has heard all the news
+            self._dispatch()
+            self._preempt()
 
     def _dispatch(self) -> None:
         if self._turns.limits is not self._journal.state.control.limits:
             self.reset()
         turns = self._turns
         while self._may_dispatch() and (task := turns.next()) is not None:
+            self.subject = task.id
             if self._is_over(task):
                 continue
             self._journal.record(decide_assignment(task), cause=task.created_seq)
             turns.taken(task)
+        self.subject = ""
 
     def _is_over(self, task: Task) -> bool:
         """End a task whose time has run out and who is not told of that yet."""
@@ -109,6 +113,7 @@ class DispatcherActor(CooperativeActor):
         state = self._journal.state
         while self._may_dispatch() and (found := self._turns.next_urgent()) is not None:
             task, held_by = found
+            self.subject = task.id
             if self._is_over(task):
                 continue
             swap = decide_preemption(task, held_by, state.slots.held_by(task.agent))
@@ -117,6 +122,7 @@ class DispatcherActor(CooperativeActor):
                 self._journal.record(*swap, cause=task.created_seq)
                 self._turns.freed(task.agent, victim.lane)
                 self._turns.taken(task)
+        self.subject = ""
 
     def _pause_type(self, message: PauseType) -> None:
         name = message.type

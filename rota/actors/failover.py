@@ -81,8 +81,19 @@ class Failover:
         self._closed = False
         self._waiting: list[Callable[[], None]] = []
 
-    def begin(self, line: CommitLine, error: BaseException, acknowledged: int, left: State) -> None:
-        """Leave `running`, and the state `left`: it has more than what was `acknowledged`."""
+    def begin(
+        self,
+        line: CommitLine,
+        error: BaseException,
+        acknowledged: int,
+        left: State,
+        *,
+        rest_us: int = 0,
+    ) -> None:
+        """Leave `running`, and the state `left`: it has more than what was `acknowledged`.
+
+        `rest_us` is to pass first, where what failed is likely to fail again.
+        """
         logger.error("the log failed; nothing is taken until it accepts writes: %s", error)
         self.phase, self.reason = Phase.REBUILDING, str(error) or repr(error)
         self._line = line
@@ -90,7 +101,10 @@ class Failover:
         self._kept = None
         self._wait_us = REOPEN_US
         line.run(lambda: let_go(left))
-        line.run(self._try)
+        if rest_us:
+            self._host.call_at(self._host.clock.now_us() + rest_us, lambda: line.run(self._try))
+        else:
+            line.run(self._try)
 
     def when_readable(self, then: Callable[[], None]) -> None:
         """Call `then` when there is a state that may be read, at once if there is one."""

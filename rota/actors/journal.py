@@ -3,8 +3,10 @@
 `record` stamps events with seq and time, folds them into the projections at once, and hands them
 to the committer when the actors have nothing more to do; what hangs on them (`then`, and the
 routes' effects) runs when they are durable, in the order of the log. So decisions see the newest
-state, and the outside world sees only durable facts. After a failed commit nothing is recorded
-until the system has rebuilt itself from the log; every reply that waited is told so.
+state, and the outside world sees only durable facts. After a failed commit, or a fact that could
+not be folded, nothing is recorded until the system has rebuilt itself from the log; every reply
+that waited is told so, and so is `on_stopped`. A route or an effect that raises takes nothing with
+it: `on_fault` hears of it, and whatever hung on it is looked for in the projections.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.journal")
 
 
+def _logged(where: str, record: Record, error: Exception) -> None:
+    logger.error("a %s of record %d failed", where, record.seq, exc_info=error)
+
+
 class Journal:
     """Records facts for one shard."""
 
@@ -51,6 +57,8 @@ class Journal:
         self.failure: StorageUnavailable | None = None
         self.on_record: dict[type[Any], Callable[[Record], None]] = {}
         self.on_durable: dict[type[Any], Callable[[Record], None]] = {}
+        self.on_fault: Callable[[str, Record, Exception], None] = _logged
+        self.on_stopped: Callable[[Exception], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
         self._clock = clock
@@ -70,21 +78,24 @@ class Journal:
             raise self.failure
 
     def record(self, *events: Event, by: str = "", cause: int = 0, at: int | None = None) -> Record:
-        """Make the events facts, in this order; give the last. Raises StorageUnavailable.
+        """Make the events facts, in this order; give the last.
 
-        `at` is the `now` that they were decided at, where they say when something is due.
+        All of them or none: StorageUnavailable and NotWritable are raised before the first. `at` is
+        the `now` that they were decided at, where they say when something is due.
         """
         self.check_open()
         at = self.now() if at is None else at
         unsent, watched = self._unsent, self.watched
         routed: list[tuple[Callable[[Record], None], Record]] = []
         woken: list[Callable[[], None]] = []
+        written: list[tuple[Record, bytes]] = []
+        for seq, event in enumerate(events, self._seq + 1):
+            record = Record(seq, at, event, by, cause)
+            written.append((record, codec.encode(record)))
         if not unsent:
             self._schedule()
-        for event in events:
-            seq = self._seq + 1
-            record = Record(seq, at, event, by, cause)
-            body = codec.encode(record)
+        for record, body in written:
+            seq, event = record.seq, record.event
             self._fold(record)
             self._seq = seq
             self.digest = digest = chain.extend(self.digest, body)
@@ -99,7 +110,10 @@ class Journal:
             if route is not None:
                 routed.append((route, record))
         for route, each in routed:
-            route(each)
+            try:
+                route(each)
+            except Exception as error:  # noqa: BLE001 - the other routes have to be followed
+                self.on_fault("route", each, error)
         for wake in woken:
             wake()
         return record
@@ -108,15 +122,30 @@ class Journal:
         try:
             self.state.apply(record)
         except Exception as error:
-            self.fail(error)  # half a fact is in the projections: they must be rebuilt
+            self.stop(error)  # half a fact is in the projections: they must be rebuilt
             raise
+
+    def stop(self, error: Exception) -> None:
+        """Stop recording, and see to it that this is heard whoever catches the error."""
+        before = self.failure
+        self.fail(error)
+        if before is None and self.on_stopped is not None:
+            self.on_stopped(error)
 
     def answer(self, reply: Reply, value: Any) -> None:
         """Answer when everything recorded so far is durable."""
+        if self.failure is not None:
+            reply.fail(self.failure)
+            return
         if self._seq <= self.durable_seq:
             reply.ok(value)
             return
         self._effects.append((self._seq, self._ok, (reply, value)))
+
+    def has_promised(self, reply: Reply) -> bool:
+        """Whether an answer is under way: what was asked for is done."""
+        answers = (self._ok, self._refused)
+        return any(how in answers and value[0] is reply for _, how, value in self._effects)
 
     def refuse(self, reply: Reply, error: RotaError) -> None:
         """Refuse when everything recorded so far, which the refusal may rest on, is durable."""
@@ -130,7 +159,11 @@ class Journal:
         if self._unsent:
             unsent, self._unsent = self._unsent, []
             reach("journal.recorded")
-            self._hand_over(unsent)
+            try:
+                self._hand_over(unsent)
+            except Exception as error:
+                logger.exception("the committer takes no more records")
+                self.stop(error)
 
     def committed(self, seq: int) -> None:
         """Run what hung on the records up to `seq`: they are durable."""
@@ -143,10 +176,16 @@ class Journal:
             _, effect, value = effects.popleft()
             try:
                 effect(value)
-            except Exception:
-                logger.exception("an effect failed; the log is not touched by it")
+            except Exception as error:
+                if isinstance(value, Record):
+                    self.on_fault("effect", value, error)
+                else:
+                    logger.exception("an answer could not be given")
         for listener in self.listeners:
-            listener(seq)
+            try:
+                listener(seq)
+            except Exception:
+                logger.exception("a listener failed; the log is not touched by it")
 
     def fail(self, error: BaseException) -> None:
         """Stop recording: nothing after `durable_seq` was written; tell whoever waits."""

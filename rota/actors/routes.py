@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.actors import messages as m
 from rota.domain import events as e
+from rota.domain.commands import PULL
 from rota.domain.delivery import delivery_id
 from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL, WAITING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     from rota.actors.journal import Journal
+    from rota.domain.delivery import Delivery
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.projections.state import State
@@ -46,6 +48,7 @@ class Routes:
         self._tasks = state.tasks
         self._deliveries = state.deliveries
         self._batches = state.batches
+        self._orders = state.backlog.orders
         self._due = state.dependencies.due
         self._cast = cast
 
@@ -92,7 +95,10 @@ class Routes:
 
     def _waits(self, task: Task) -> None:
         """Tell of a task that entered its queue, and of nothing else that is due."""
-        self._queued(task)
+        order = self._orders.get(task.agent)
+        head = order.head(task.lane) if order is not None else None
+        if head is task and task.executor != PULL:  # by no detour: a slot may be free for it
+            self._cast.dispatcher.tell(m.HeadChanged(task.agent, task.lane))
         self._arm_wait(task)
 
     def _queued(self, task: Task) -> None:
@@ -130,8 +136,12 @@ class Routes:
 
     def _assigned(self, record: Record) -> None:
         task = self._of(record)
-        if task is not None and task.timeout_ms is not None:
-            due = record.at + task.timeout_ms * 1000
+        if task is not None:
+            self._arm_timeout(task)
+
+    def _arm_timeout(self, task: Task) -> None:
+        if task.timeout_ms is not None:
+            due = task.assigned_at + task.timeout_ms * 1000
             self._cast.timer.tell(m.Arm(due, m.TimeOutAttempt(task.id, task.token)))
 
     def _slot_freed(self, record: Record) -> None:
@@ -161,7 +171,7 @@ class Routes:
         if plan is not None and plan.batch is not None:
             batch = self._batches.get(plan.batch)
             if batch is not None and not batch.left:
-                self._cast.admission.tell(m.FinishBatch(batch.id))
+                self.finish(batch.id)
 
     def _left(self, record: Record) -> None:
         task = self._of(record)
@@ -209,6 +219,15 @@ class Routes:
             self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
         self._tell_of(event.task, record.seq)
 
+    def finish(self, batch_id: str) -> None:
+        """Have a batch finished whose tasks have all ended."""
+        self._cast.admission.tell(m.FinishBatch(batch_id))
+
+    def owe(self, delivery: Delivery) -> None:
+        """Have a callback sent when it is due."""
+        message = m.DeliverCallback(delivery.task, delivery.id)
+        self._cast.timer.tell(m.Arm(delivery.due_at, message))
+
     def _tell_of(self, subject: str, seq: int) -> None:
         """Have the callback sent that this end, and no later one, owes."""
         delivery = self._deliveries.pending.get(subject)
@@ -253,6 +272,8 @@ class Routes:
             timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
         elif task.state is READY:
             self._arm_wait(task)
+        elif task.state in IN_FLIGHT:
+            self._arm_timeout(task)
 
     def _of(self, record: Record) -> Task | None:
         return self._tasks.get(record.event.task)  # type: ignore[union-attr]

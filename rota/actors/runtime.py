@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pykka
 from pykka import ActorRegistry
@@ -26,6 +26,12 @@ logger = logging.getLogger("rota.runtime")
 
 MESSAGES_PER_RUN_MAX = 4096
 """After so many messages the loop gets a chance to read sockets."""
+
+
+class Again(NamedTuple):
+    """A message whose handler raised, for the second and last time."""
+
+    message: Any
 
 
 class Inbox:
@@ -140,12 +146,16 @@ class Runtime:
             if type(message) is Envelope:
                 self._answer(actor, message)
             elif not actor.stopped:
-                actor.on_receive(message)
+                actor.on_receive(message.message if type(message) is Again else message)
         except Exception as error:  # noqa: BLE001 - one actor's failure must not reach another
-            try:
-                self._on_failure(actor, message, error)
-            except Exception:
-                logger.exception("a failure of %s could not be dealt with", type(actor).__name__)
+            self.failed(actor, message, error)
+
+    def failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
+        """Have a failure dealt with: of a handler, or of what an actor does outside of one."""
+        try:
+            self._on_failure(actor, message, error)
+        except Exception:
+            logger.exception("a failure of %s could not be dealt with", type(actor).__name__)
 
     @staticmethod
     def _answer(actor: CooperativeActor, envelope: Envelope[Any]) -> None:
@@ -169,6 +179,8 @@ class CooperativeActor(pykka.Actor):
     """An actor on a `Runtime`; give it to `start` first."""
 
     actor_inbox: Inbox
+    subject = ""
+    """The task that a handler is about to decide on, where its message does not say."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Belong to a runtime."""
@@ -194,7 +206,10 @@ class CooperativeActor(pykka.Actor):
             self._runtime.wake(self)
 
     def reset(self) -> None:
-        """Forget what was held in the actor and derive it again from the projections."""
+        """Forget what was held in the actor and derive it again from the projections.
+
+        Tells nobody anything, itself neither: what is due is done when a `LookAgain` comes.
+        """
 
     def end(self) -> None:
         """Stop now."""

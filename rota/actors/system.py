@@ -20,6 +20,7 @@ from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.failover import Door, Failover, Unreadable
 from rota.actors.journal import Journal
+from rota.actors.mending import Mending, Stops
 from rota.actors.recovery import rebuild_whole
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
@@ -28,9 +29,9 @@ from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
 from rota.domain.attempts import decide_interruption
-from rota.domain.events import ActorFailed, SchedulerPaused, ServerStarted, ServerStopped
+from rota.domain.events import SchedulerPaused, ServerStarted, ServerStopped
 from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
-from rota.errors import InternalFault, LogError, LogUnusable, StorageUnavailable
+from rota.errors import LogError, StorageUnavailable, Unfolded
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
 from rota.projections.control import limits_to
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from rota.actors.failover import Standing
     from rota.actors.host import CommitLine, Host, Report
-    from rota.actors.runtime import CooperativeActor
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
     from rota.eventlog.port import EventLog, Head
@@ -56,6 +56,7 @@ HURRY_RECORDS = 4
 """A last group of so few records means that requests come one by one."""
 IDS_APART_US = 10_000_000
 """Ids begin with their time, and are drawn at most this far ahead of it."""
+SINGLES = ("timer", "dependencies", "pool", "webhook", "admission", "dispatcher")
 
 
 class Shard:
@@ -106,6 +107,7 @@ class Shard:
         self._snapshots = Snapshots(host, snapshot_every)
         self._group_records = 0
         self._ids_clear_at = 0
+        self._stops = Stops()
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
@@ -164,8 +166,12 @@ class Shard:
             archive=self.archive,
         )
         routes.install(journal)
+        self.mending = Mending(journal, routes, self, self._host)
         if self.stopping:
             self.drain()
+
+    def _actor_failed(self, *fault: Any) -> None:
+        self.mending.handler_failed(*fault)
 
     def _go_on(self, *, resumed: bool = False) -> None:
         """Record the start, put back what was in flight, arm what is due."""
@@ -187,9 +193,9 @@ class Shard:
         for task in tasks:
             self._routes.rearm(task)
         for delivery in owed:
-            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)))
+            self._routes.owe(delivery)
         for batch_id in self.state.batches.unfinished():
-            self.admission.tell(m.FinishBatch(batch_id))
+            self._routes.finish(batch_id)
         self.dependencies.tell(m.SettleDependents())
         self.dispatcher.tell(m.LookAgain())
 
@@ -265,10 +271,24 @@ class Shard:
         self.pool = self.webhook = self.timer = door
         self._queues = {}
         self.state = self.archive = cast("Any", Unreadable(failure))
-        self.failover.begin(self._line, error, self.journal.durable_seq, left)
+        self.failover.begin(
+            self._line,
+            error,
+            self.journal.durable_seq,
+            left,
+            rest_us=self._stops.rest_us() if isinstance(error, Unfolded) else 0,
+        )
         if self._waiting_for_end is not None:
             self.failover.close()
             self._waiting_for_end()
+
+    def unfolded(self, error: Unfolded) -> None:
+        """Fail over because a fact could not be folded; it was not written."""
+        if self._stops.add(self._host.clock.now_us()):
+            self.failover.reason = str(error)
+            self._fatal(error)
+        elif not self.degraded:
+            self._degrade(error)
 
     def _failure(self) -> StorageUnavailable:
         return self.journal.failure or StorageUnavailable("the log failed")
@@ -284,7 +304,10 @@ class Shard:
         self._drop_actors("the log is back")
         self._line.resume(epoch)
         self._wire(*standing)
-        self._go_on(resumed=True)
+        try:
+            self._go_on(resumed=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is: half a start is none
+            self.journal.stop(error)
 
     def _drop_actors(self, reason: str) -> None:
         self._snapshots.drop()
@@ -293,9 +316,7 @@ class Shard:
 
     def _retire_actors(self, reason: str) -> None:
         """Stop the actors, and tell whoever still waits for one of them."""
-        actors = [self.dispatcher, self.dependencies, self.pool, self.webhook, self.timer]
-        actors += [self.admission, *self._queues.values()]
-        for ref in dict.fromkeys(actors):
+        for ref in (actors := list(dict.fromkeys([*self.singles(), *self._queues.values()]))):
             for message in body_of(ref).actor_inbox.queue:
                 reply = getattr(message, "reply", None)
                 if reply is not None:
@@ -307,27 +328,9 @@ class Shard:
         if self._on_fatal is not None:
             self._on_fatal(error)
 
-    # -- failures ----------------------------------------------------------------------------
-
-    def _actor_failed(self, actor: CooperativeActor, message: Any, error: Exception) -> None:
-        """Tell whoever asked, record it, and restart the actor from the projections."""
-        reply = getattr(message, "reply", None)
-        if isinstance(error, LogUnusable):
-            error = StorageUnavailable(error.message, hint="not acknowledged; try again later")
-        if isinstance(error, StorageUnavailable):
-            if reply is not None:
-                reply.fail(error)
-            return
-        name = type(actor).__name__
-        logger.error("%s failed on %s", name, type(message).__name__, exc_info=error)
-        if reply is not None:
-            reply.fail(InternalFault("rota failed on this request; the failure was recorded"))
-        if self.journal.failure is not None:
-            self._degrade(error)  # a fact could not be folded: the state is not the log's
-            return
-        text = f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()
-        self.journal.record(ActorFailed(name, type(message).__name__, text[:500]))
-        actor.reset()
+    def singles(self) -> list[ActorRef[Any]]:
+        """Give the actors that there is one of each."""
+        return [getattr(self, name) for name in SINGLES]
 
     # -- stopping ----------------------------------------------------------------------------
 

@@ -45,6 +45,13 @@ class TimerActor(CooperativeActor):
         self._next: int | None = None
         self._handle: Any = None
 
+    def reset(self) -> None:
+        """Forget all moments; whoever resets the timer has them armed again."""
+        self._heap.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+        self._next = self._handle = None
+
     def on_receive(self, message: Any) -> None:
         """Arm."""
         if type(message) is Arm:
@@ -73,7 +80,10 @@ class TimerActor(CooperativeActor):
 
     def _wake(self) -> None:
         if not self.stopped:
-            self.tick()
+            try:
+                self.tick()
+            except Exception as error:  # noqa: BLE001 - as in a handler
+                self._runtime.failed(self, None, error)
 
     def _sweep(self) -> None:
         self._heap = [item for item in self._heap if self._is_live(item[2])]

@@ -63,6 +63,7 @@ class WebhookActor(CooperativeActor):
         self._parallel_max = parallel_max
         self._find = find
         self._draining = False
+        self._sending: dict[str, str] = {}  # whose try is under way, and at which host
         self._clear()
 
     def _clear(self) -> None:
@@ -72,10 +73,11 @@ class WebhookActor(CooperativeActor):
         self._busy: dict[str, str] = {}  # whose callback waits or is being sent, and to which host
 
     def reset(self) -> None:
-        """Owe every callback anew; one that is being sent may arrive twice, under one id."""
+        """Know only of the tries that are under way; the rest is owed anew by who resets this."""
         self._clear()
-        for delivery in self._journal.state.deliveries.pending.values():
-            self._deliver(delivery)
+        self._busy.update(self._sending)
+        for host in self._sending.values():
+            self._active[host] = self._active.get(host, 0) + 1
 
     def _deliver(self, delivery: Delivery) -> None:
         """Have a callback sent, unless its task's end is still being written: it follows then."""
@@ -136,9 +138,11 @@ class WebhookActor(CooperativeActor):
             self._go_on(due.task)
             return
         self._active[host] = self._active.get(host, 0) + 1
+        self._sending[due.task] = host
         reach("webhook.before_send")
 
         def done(report: DeliveryReport) -> None:
+            self._over(due.task)  # whatever becomes of the report
             self.actor_ref.tell(CallbackReported(*due, report))
 
         try:
@@ -149,13 +153,18 @@ class WebhookActor(CooperativeActor):
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))
 
-    def _settle(self, message: CallbackReported) -> None:
-        reach("webhook.after_send")
-        host = self._busy.pop(message.task, None)
+    def _over(self, task: str) -> None:
+        """Note that a try is under way no longer."""
+        host = self._sending.pop(task, None)
         if host is not None:
             self._active[host] -= 1
             if not self._active[host]:
                 del self._active[host]
+
+    def _settle(self, message: CallbackReported) -> None:
+        reach("webhook.after_send")
+        if message.task not in self._sending:
+            self._busy.pop(message.task, None)
         delivery = self._owed(message)
         if delivery is None:
             self._go_on(message.task)

@@ -12,22 +12,29 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.dependencies import released_by
 from rota.actors.messages import (
     AbortAttempt,
     AttemptEnded,
     AttemptNoted,
     Drain,
+    LookAgain,
     NoteTask,
     StartAttempt,
     TimeOutAttempt,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.attempts import decide_result, decide_start, decide_timeout
+from rota.domain.attempts import (
+    decide_interruption,
+    decide_result,
+    decide_start,
+    decide_timeout,
+)
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import Results
 from rota.domain.notes import decide_notes
-from rota.domain.task import IN_FLIGHT
-from rota.errors import InvalidRequest, NotFound, RequestError
+from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT
+from rota.errors import InvalidRequest, NotFound, NotWritable, RequestError, RotaError
 from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
 
@@ -36,11 +43,32 @@ if TYPE_CHECKING:
 
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
+    from rota.domain.events import Event
     from rota.domain.task import Task
     from rota.executors.port import Abort, AttemptRunner
 
 
 logger = logging.getLogger("rota.pool")
+
+
+def _nothing(reason: str) -> None:
+    del reason
+
+
+class _Aborts:
+    """Aborts what has no business running any more, once that is durable."""
+
+    def __init__(self, pool: WorkerPool, stale: list[tuple[str, int]]) -> None:
+        self._pool = pool
+        self._stale = stale
+
+    def ok(self, value: Any) -> None:
+        del value
+        for task_id, token in self._stale:
+            self._pool.actor_ref.tell(AbortAttempt(task_id, token, FAULTED))
+
+    def fail(self, error: RotaError) -> None:
+        """Leave them: they are aborted when the state is rebuilt."""
 
 
 class WorkerPool(CooperativeActor):
@@ -79,8 +107,32 @@ class WorkerPool(CooperativeActor):
             self._note(message)
         elif kind is NoteTask:
             self._note_from_outside(message)
+        elif kind is LookAgain:
+            self._look_again()
         elif kind is Drain:
             self._draining = True
+
+    def _look_again(self) -> None:
+        """Start what is not started, interrupt what nobody runs, abort what should not run."""
+        journal = self._journal
+        for task in list(journal.state.slots.held()):
+            held = self.running.get(task.id)
+            if task.state is ASSIGNED:
+                if task.token <= journal.durable_seq:
+                    self.actor_ref.tell(StartAttempt(task.id, task.token))
+            elif held is None or held[0] != task.token:
+                self.subject = task.id
+                journal.record(*decide_interruption(task, FAULTED))
+        self.subject = ""
+        stale = [(id_, token) for id_, (token, _) in self.running.items() if self._is_over(id_)]
+        if stale:
+            journal.answer(_Aborts(self, stale), None)
+
+    def _is_over(self, task_id: str) -> bool:
+        """Whether the attempt that runs of a task is not, or no longer, the valid one."""
+        task = self._journal.state.tasks.get(task_id)
+        token = self.running[task_id][0]
+        return task is None or task.token != token or task.state not in IN_FLIGHT
 
     def _start_attempt(self, task_id: str, token: int) -> None:
         task = self._journal.state.tasks.get(task_id)
@@ -88,8 +140,17 @@ class WorkerPool(CooperativeActor):
         if task is None or event is None or self._draining:
             return
         reach("pool.before_start")
+        self._abort(task_id, token, "another attempt was assigned")
         self._journal.record(event, cause=token)
-        number = task.attempt
+        self.running[task_id] = (token, _nothing)
+        try:
+            self._execute(task, token)
+        except BaseException:
+            self.running.pop(task_id, None)  # nobody runs it: the next look interrupts it
+            raise
+
+    def _execute(self, task: Task, token: int) -> None:
+        task_id, number = task.id, task.attempt
 
         def ended(outcome: Outcome) -> None:
             self.actor_ref.tell(AttemptEnded(task_id, number, token, outcome))
@@ -121,23 +182,29 @@ class WorkerPool(CooperativeActor):
             self.running[task.id] = (token, abort)
 
     def _settle(self, message: AttemptEnded) -> None:
+        task = self._journal.state.tasks.get(message.task)
+        if task is not None:
+            self._take(task, message)
         held = self.running.get(message.task)
         if held is not None and held[0] == message.token:
             del self.running[message.task]
-        task = self._journal.state.tasks.get(message.task)
-        if task is None:
-            return
+
+    def _take(self, task: Task, message: AttemptEnded) -> None:
         reach("pool.after_result")
         now, draw = self._journal.now(), self._draw()
         settle = (task, message.attempt, message.token)
+        event = decide_result(*settle, message.outcome, now, draw)
         try:
-            event = decide_result(*settle, message.outcome, now, draw)
-            self._journal.record(event, cause=message.token, at=now)
-        except TypeError as error:  # nothing was recorded: it cannot be written as JSON
+            self._end(task, event, message.token, now)
+        except NotWritable as error:  # nothing was recorded
             text = f"the result cannot be kept: {error}"
             bad = Outcome(ok=False, code="bad_result", error=text)
-            event = decide_result(*settle, bad, now, draw)
-            self._journal.record(event, cause=message.token, at=now)
+            self._end(task, decide_result(*settle, bad, now, draw), message.token, now)
+
+    def _end(self, task: Task, event: Event, token: int, now: int) -> None:
+        """Record the end of an attempt with what it lets go: that takes part in who is next."""
+        more = released_by(self._journal.state, task, event, now)
+        self._journal.record(event, *more, cause=token, at=now)
 
     def _params(self, task: Task) -> dict[str, Any]:
         """Give the task's params, with its parents' results where it asks for them."""
@@ -154,8 +221,12 @@ class WorkerPool(CooperativeActor):
             return
         note = message.note
         lines = (note.line,) if note.line else ()
-        for event in decide_notes(task, lines, note.level, note.progress):
-            self._journal.record(event, cause=message.token)
+        events = decide_notes(task, lines, note.level, note.progress)
+        try:
+            for event in events:
+                self._journal.record(event, cause=message.token)
+        except NotWritable as error:
+            logger.warning("a note of %s cannot be kept: %s", task.id, error)
 
     def _note_from_outside(self, message: NoteTask) -> None:
         task = self._journal.state.tasks.get(message.task)
@@ -174,14 +245,17 @@ class WorkerPool(CooperativeActor):
         held = self.running.get(task_id)
         if held is not None and held[0] <= seq:
             del self.running[task_id]
-            held[1](reason)
+            try:
+                held[1](reason)
+            except Exception:
+                logger.exception("an attempt of %s could not be aborted", task_id)
 
     def _time_out(self, task_id: str, token: int) -> None:
         task = self._journal.state.tasks.get(task_id)
         now = self._journal.now()
         event = decide_timeout(task, token, now, self._draw())
-        if event is not None:
-            self._journal.record(event, cause=token, at=now)
+        if task is not None and event is not None:
+            self._end(task, event, token, now)
 
     def abort_all(self, reason: str) -> list[str]:
         """Abort whatever runs and name it; for the end of the server."""

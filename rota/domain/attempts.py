@@ -18,6 +18,7 @@ from rota.domain.task import (
     BLAMELESS,
     BLOCKED,
     FAILED,
+    FAULTED,
     IN_FLIGHT,
     ORDERLY,
     PREEMPTED,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 INTERRUPTIONS_MAX = 5
+INTERNAL_FAULT = "internal_fault"
 QUEUED_TOO_LONG = "deadline exceeded while queued"
 RAN_TOO_LONG = "deadline exceeded while running"
 
@@ -84,6 +86,20 @@ def decide_interruption(
     return (interrupted,)
 
 
+def decide_giving_up(task: Task) -> tuple[e.Event, ...]:
+    """Do something visible about a task that rota itself has failed on twice.
+
+    An attempt is interrupted, and the fifth interruption is the last. A task that waits for others
+    or for its moment is cancelled: a revival could not make up for what it has missed.
+    """
+    if task.state in IN_FLIGHT:
+        return decide_interruption(task, FAULTED)
+    error = "rota failed on this task twice; its log and /v1/events say how"
+    if task.state is READY:
+        return (e.TaskFailed(task.id, task.agent, task.attempt, INTERNAL_FAULT, error),)
+    return (decide_cancel(task, error, INTERNAL_FAULT),) if task.state in WAITING else ()
+
+
 def decide_cancel(task: Task, reason: str, code: str | None = None) -> e.TaskCancelled:
     """Cancel a task that has not ended. Raises Conflict."""
     if task.state in TERMINAL:
@@ -122,14 +138,19 @@ def decide_release(task: Task | None, now: int) -> e.TaskReleased | e.TaskDelaye
     if task is None:
         return None
     if task.state is BLOCKED and not task.waits:
-        not_before = task.plan.not_before if task.plan is not None else None
-        if not_before is not None and now < not_before:
-            return e.TaskDelayed(task.id, task.agent, not_before)
-        return e.TaskReleased(task.id, task.agent, "dependencies")
+        return decide_freeing(task, now)
     if task.state is SCHEDULED and now >= task.next_at:
         after = "backoff" if task.attempt > task.spent_before else "delay"
         return e.TaskReleased(task.id, task.agent, after)
     return None
+
+
+def decide_freeing(task: Task, now: int) -> e.TaskReleased | e.TaskDelayed:
+    """Let a blocked task go whose last dependency is met, or have it wait for its moment."""
+    not_before = task.plan.not_before if task.plan is not None else None
+    if not_before is not None and now < not_before:
+        return e.TaskDelayed(task.id, task.agent, not_before)
+    return e.TaskReleased(task.id, task.agent, "dependencies")
 
 
 def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpired | None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from rota.domain.task import CANCELLED, FAILED, REJECTED, SUCCEEDED
+from rota.domain import events as e
+from rota.domain.task import BLOCKED, CANCELLED, FAILED, REJECTED, SUCCEEDED
 from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
 
@@ -129,6 +130,25 @@ def doom_reason(parent: Task) -> str:
     """Say why a dependent of this parent is cancelled."""
     was = "was " if parent.state is CANCELLED else ""
     return f"dependency {parent.id} {was}{parent.state.value}"
+
+
+def decide_doom(
+    event: e.TaskSubmitted, prospects: Prospects | None, replaced: Task | None = None
+) -> tuple[e.TaskCancelled, ...]:
+    """Cancel a task as it comes in that waits for one which has failed or was cancelled.
+
+    `replaced` is cancelled in the same step.
+    """
+    if prospects is None:
+        return ()
+    if replaced is not None and replaced.id in prospects.waits:
+        reason = f"dependency {replaced.id} was {CANCELLED.value}"
+    elif prospects.doomed_by is not None:
+        reason = doom_reason(prospects.doomed_by)
+    else:
+        return ()
+    was = BLOCKED.value
+    return (e.TaskCancelled(event.task, event.agent, was, reason, "dependency_failed"),)
 
 
 def check_cycles(

@@ -38,11 +38,16 @@ class ConfigChanged(NamedTuple):
 
 
 class ActorFailed(NamedTuple):
-    """A handler raised; its actor was restarted from the projections."""
+    """A handler raised; its actor was restarted from the projections.
+
+    `missed` counts those like it since the last that was recorded. A route or an effect of an event
+    that raised is recorded likewise: the `actor` is "route" or "effect", the event the `message`.
+    """
 
     actor: str
     message: str
     error: str
+    missed: int | None = None
 
 
 class AgentPaused(NamedTuple):

@@ -1,7 +1,8 @@
 """An agent's order, as plain data structures.
 
 A lane is a heap of ready tasks by (rank, age); an agent has one lane for each (executor, action,
-key, batch), so that a lane held back by a limit is set aside whole instead of being scanned past.
+key, batch), so that a lane held back by a limit is set aside whole instead of being scanned past;
+tasks that may pre-empt have lanes of their own, so that the first of them is found without a scan.
 Leaving is lazy: a task that is no longer waiting under the entry it was queued with is dropped
 when it comes to the top, and a lane that is mostly dead entries is rebuilt. All costs O(log n).
 """

@@ -83,11 +83,15 @@ A submitted task is ready, or blocked by its dependencies, or scheduled for late
 ORDERLY = "shutdown"
 LOG_FAILED = "log failed"
 PREEMPTED = "preempted"
+FAULTED = "internal fault"
 BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str, str, str]
-"""Tasks of one agent that are held back by the same limits: (executor, action, key, batch)."""
+Lane = tuple[str, str, str, str, str]
+"""Tasks of one agent that are held back by the same limits: (executor, action, key, batch), and
+apart from each other those that may pre-empt, so that none of them stands behind one that may not.
+"""
+PREEMPTS = "preempts"
 
 
 class Plan(NamedTuple):
@@ -319,18 +323,18 @@ ROW = tuple(name for name in Task.__slots__ if name not in ("lane", "rank"))
 
 
 @lru_cache(maxsize=4096)
-def lane_of(executor: str, action: str, key: str = "", batch: str = "") -> Lane:
+def lane_of(executor: str, action: str, key: str = "", batch: str = "", preempts: str = "") -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch)
+    return (executor, action, key, batch, preempts)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action, key, batch = lane
+    executor, action, key, batch, _ = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
     if action in BROWSER_TYPES:
         names.append(BROWSERS_LIMIT)
@@ -347,7 +351,8 @@ def lane_for(task: Task) -> Lane:
     if plan is None:
         return lane_of(task.executor, task.action)
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
-    return lane_of(task.executor, task.action, plan.key or "", batch)
+    preempts = PREEMPTS if plan.preempt else ""
+    return lane_of(task.executor, task.action, plan.key or "", batch, preempts)
 
 
 def is_legal(state: TaskState | None, kind: str) -> bool:

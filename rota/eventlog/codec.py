@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 import orjson
 
 from rota.domain import events as e
-from rota.errors import LogCorrupt, LogTooNew
+from rota.errors import LogCorrupt, LogTooNew, NotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ _READERS: dict[tuple[str, int], _Reader] = {
 
 
 def encode(record: e.Record) -> bytes:
-    """Write a record as its body."""
+    """Write a record as its body. Raises NotWritable."""
     seq, at, fact, by, cause = record
     event: tuple[Any, ...] = fact
     kind, version, lifted, fields = _LAYOUTS[type(fact)]
@@ -110,7 +110,10 @@ def encode(record: e.Record) -> bytes:
     if cause:
         body["cause"] = cause
     body["data"] = {name: value for i, name in fields if (value := event[i]) is not None}
-    return orjson.dumps(body)
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise NotWritable(str(error)) from error
 
 
 def decode(body: bytes) -> e.Record:

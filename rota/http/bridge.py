@@ -8,6 +8,7 @@ shown a fact that a power cut could still take back.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors import messages as m
@@ -16,7 +17,7 @@ from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pykka import ActorRef
 
@@ -33,6 +34,9 @@ REBUILT_S = 2.0
 """How long a read waits for a state that may be read, before it is refused."""
 
 T = TypeVar("T")
+Shown = TypeVar("Shown")
+
+GATHERED_MAX = 10
 
 
 class FutureReply:
@@ -190,6 +194,7 @@ class Bridge:
 
     async def durable(self, look: Callable[[], T]) -> T:
         """Look, and give what was seen when everything it was made from is durable."""
+        await self.readable()
         value = look()
         journal = self.shard.journal
         if journal.failure is not None or journal.durable_seq >= self.shard.state.seq:
@@ -206,6 +211,8 @@ class Bridge:
     async def readable(self) -> None:
         """Wait while the state is being rebuilt after a failure, but not for long."""
         failover = self.shard.failover
+        if self.shard.journal.failure is not None and failover.phase is Phase.RUNNING:
+            await asyncio.sleep(0)  # a fact could not be folded: the rebuilding begins at once
         if failover.phase is not Phase.REBUILDING:
             return
         if self._rebuilt is None or self._rebuilt.done():
@@ -213,3 +220,18 @@ class Bridge:
             self._rebuilt = reply.future
             failover.when_readable(lambda: reply.ok(None))
         await asyncio.wait([self._rebuilt], timeout=REBUILT_S)
+
+    async def gathered(
+        self, gather: Callable[[], Awaitable[T]], show: Callable[[T], Shown]
+    ) -> Shown:
+        """Show what takes several turns of the loop to gather, when all of it is durable.
+
+        What was gathered from a state that has been replaced since may never have become a fact: it
+        is gathered again.
+        """
+        for _ in range(GATHERED_MAX):
+            state = self.shard.state
+            shown = await self.durable(partial(show, await gather()))
+            if self.shard.state is state:
+                return shown
+        raise StorageUnavailable("the log fails again and again", hint="try again later")

@@ -84,18 +84,28 @@ async def answer_list(
     own: Mapping[str, Words] = NO_OWN,
 ) -> Any:
     """Answer with a page of tasks in some view."""
-    tasks, cursor = await list_tasks(
-        call, words, rows=rows, rows_max=rows_max, hide_rejected=hide_rejected, own=own
+    shown, cursor = await shown_list(
+        call,
+        words,
+        lambda task: call.view(task, view),
+        rows=rows,
+        rows_max=rows_max,
+        hide_rejected=hide_rejected,
+        own=own,
     )
+    body: dict[str, Any] = {"tasks": shown, "count": len(shown)}
+    if cursor is not None:
+        body["nextCursor"] = cursor
+    return call.json(body)
 
-    def page() -> dict[str, Any]:
-        rows, next_cursor = fitting(tasks, cursor, lambda task: call.view(task, view))
-        body: dict[str, Any] = {"tasks": rows, "count": len(rows)}
-        if next_cursor is not None:
-            body["nextCursor"] = next_cursor
-        return body
 
-    return call.json(await call.bridge.durable(page))
+async def shown_list(
+    call: Call, words: Words, view: View, **asked: Any
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Give a page of tasks in some view, all of it durable, and the cursor of the next."""
+    return await call.bridge.gathered(
+        lambda: list_tasks(call, words, **asked), lambda found: fitting(*found, view)
+    )
 
 
 def fitting(

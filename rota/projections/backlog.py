@@ -101,16 +101,17 @@ class Backlog:
             fresh = self.orders[agent] = AgentOrder(old.since)
             for lane in old.lanes.values():
                 for task in lane:
-                    self._rank(task)
+                    task.rank = self.rank_of(task)
                     fresh.push(task)
 
-    def _rank(self, task: Task) -> None:
+    def rank_of(self, task: Task) -> int:
+        """Give the rank that a task has, or will have when it is ready."""
         aging = self._aging_us
-        task.rank = task.priority * aging + task.created_at if aging else task.priority
+        return task.priority * aging + task.created_at if aging else task.priority
 
     def _enter(self, task: Task, seq: int) -> None:
         task.entry = seq
-        self._rank(task)
+        task.rank = self.rank_of(task)
         order = self.orders.get(task.agent)
         if order is None:
             order = self.orders[task.agent] = AgentOrder(seq)

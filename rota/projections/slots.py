@@ -6,6 +6,7 @@ whatever order.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rota.domain.task import limits_of
@@ -36,6 +37,10 @@ class Slots:
     def held_by(self, agent: str) -> Iterable[Task]:
         """Give the agent's tasks in flight."""
         return self._agents.get(agent, {}).values()
+
+    def held(self) -> Iterable[Task]:
+        """Give all tasks in flight."""
+        return chain.from_iterable(held.values() for held in self._agents.values())
 
     def of_limit(self, limit: str) -> int:
         """Count the tasks in flight under a named limit."""

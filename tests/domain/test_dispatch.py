@@ -84,7 +84,7 @@ class Bench:
         """Submit a task to a lane."""
         self.count += 1
         name = f"t{self.count}"
-        executor, action, key, batch = lane
+        executor, action, key, batch, _ = lane
         bound, _, batch_id = batch.partition(":")
         event = e.TaskSubmitted(
             name,
@@ -100,7 +100,7 @@ class Bench:
         )
         self.record(event)
         task = self.state.tasks.by_id[name]
-        assert task.lane == lane
+        assert task.lane[:4] == lane[:4]
         self.queued(task)
         return name
 

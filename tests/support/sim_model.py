@@ -114,7 +114,7 @@ class ModelTask:
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
-            self.lane = (event.executor, *caps)
+            self.lane = (event.executor, *caps, bool(event.preempt))
             self.state = "ready"
 
     @property
@@ -331,7 +331,7 @@ class Model:
             self.paused_types.discard(event.type)
         elif kind in (e.SchedulerPaused, e.SchedulerResumed):
             self.stopped = kind is e.SchedulerPaused
-        elif kind is e.ActorFailed:
+        elif kind is e.ActorFailed and not event.error.startswith("InjectedError"):
             self.violated(f"{event.actor} failed on {event.message}: {event.error}")
         elif kind in (e.ServerStarted, e.ConfigChanged):
             self.limits = limits_from(event.settings)

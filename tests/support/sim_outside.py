@@ -205,14 +205,22 @@ class SimReply:
 
     def fail(self, error: Any) -> None:
         """Take the answer that it was not done."""
+        if self.answered and self._is_meant(error):
+            return  # its handler raised when all was done
         self._once(f"fail: {error}")
         world = self._world
         world.trace("answer: %s: %s", self.kind, error)
         code = getattr(error, "code", "")
-        if code == "internal":
+        if code == "internal" and not self._is_meant(error):
             world.violated(f"a {self.kind} was answered with an internal fault")
-        elif code not in ("storage_unavailable", "shutting_down") and self._on_fail is not None:
+        elif (
+            code not in ("storage_unavailable", "shutting_down", "internal")
+            and self._on_fail is not None
+        ):
             self._on_fail(code, error)
+
+    def _is_meant(self, error: Any) -> bool:
+        return getattr(error, "code", "") == "internal" and self._world.faults.count > 0
 
     def _once(self, answer: str) -> None:
         if self.answered:

@@ -204,10 +204,11 @@ class SimShard(Shard):
 
         state.apply = watched  # type: ignore[method-assign]
         super()._wire(state, head)
+        world.faults.infect(self.journal)
 
     def _all_heard(self) -> bool:
         """Whether the dispatcher has heard of everything that was recorded."""
-        if self.dispatcher.actor_inbox.queue:
+        if self.dispatcher.actor_inbox.queue or self.mending.is_busy:
             return False
         return all(not ref.actor_inbox.queue for ref in self._queues.values())
 

@@ -20,6 +20,8 @@ DAY_US = 24 * 3600 * 1_000_000
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
 FELL = {"failed", "cancelled"}
+SLICE_TASKS = 4
+"""So many dependents are let go in one step with the end that they waited for."""
 LINES_MAX, LINE_CHARS_MAX, REPORTS_MAX = 12, 80, 5
 """The bounds of a task's notes, which the simulation sets low."""
 
@@ -98,6 +100,21 @@ class Edges(Rule):
             self.model.seen["doomed"] += 1
             if task.state != "blocked" or not self._is_doomed(task):
                 self.violated(f"{task.id} was cancelled for a dependency that did not fail")
+
+    def on_task_succeeded(self, task: ModelTask, record: Record) -> None:
+        """Whoever it lets go takes part in who gets its slot: the best of them follow at once."""
+        model = self.model
+        free = [
+            other
+            for other in model.aside.values()
+            if other.state == "blocked"
+            and not self._is_doomed(other)
+            and {p for p in other.parents if model.state_of(p) != "succeeded"} == {task.id}
+        ]
+        for other in sorted(free, key=model.rank)[:SLICE_TASKS]:
+            not_before = other.event.not_before
+            is_early = not_before is not None and record.at < not_before
+            model.then.append(("task_delayed" if is_early else "task_released", other.id))
 
     def at_rest(self) -> None:
         for task in self.model.aside.values():
@@ -203,7 +220,9 @@ class Attempts(Rule):
             self._interrupted(task, record)
             return
         self._valid(task, record)
-        if event.code != "deadline_exceeded" and self._may_retry(task, event):
+        if event.code not in ("deadline_exceeded", "internal_fault") and self._may_retry(
+            task, event
+        ):
             self.violated(f"{task.id} was given up although it may be tried again")
 
     def on_attempt_failed(self, task: ModelTask, record: Record) -> None:
@@ -219,6 +238,8 @@ class Attempts(Rule):
             asked = min(round(asked_s * 1_000_000), self.ASKED_US_MAX)
             shortest, longest = max(shortest, asked), max(longest, asked)
         pause = event.next_at - record.at
+        if pause <= 0:
+            self.model.then.append(("task_released", task.id))
         if not shortest - 1 <= pause <= longest + 1:
             self.violated(f"{task.id} waits {pause} us, not {shortest} to {longest}")
 

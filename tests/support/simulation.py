@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pykka import ActorRegistry
 from support import sim_rules
 from support.sim_clients import Clients
+from support.sim_faults import Faults, InjectedError, injected
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
-from rota.actors import dependencies, snapshots, snapshotter
+from rota.actors import dependencies, mending, snapshots, snapshotter
 from rota.actors.failover import Phase
 from rota.actors.recovery import rebuild
 from rota.clock import ManualClock
@@ -47,7 +48,8 @@ SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
     (snapshotter, "SLICE_KEYS", 2),
     (snapshots, "REST_FACTOR", 1),
-    (dependencies, "SLICE_TASKS", 4),
+    (dependencies, "SLICE_TASKS", sim_rules.SLICE_TASKS),
+    (mending, "SLICE_STEPS", 3),
     (notes, "LINES_MAX", sim_rules.LINES_MAX),
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
     (notes, "REPORTS_MAX", sim_rules.REPORTS_MAX),
@@ -97,6 +99,7 @@ class World:
         self.model = Model(self.violated)
         self.work = Work(rng)
         self.clients = Clients(self)
+        self.faults = Faults(self)
         self._ids = 0
         self.waiting: list[SimReply] = []
         self.acks: dict[str, set[str]] = {}
@@ -208,6 +211,8 @@ class World:
         self.host = SimHost(self.clock)
         self.runner = SimRunner(self)
         self.courier = SimCourier(self)
+        self.runner.start = self.faults.outside(self.runner.start)  # type: ignore[method-assign]
+        self.courier.deliver = self.faults.outside(self.courier.deliver)  # type: ignore[method-assign]
         self.draining = False
         self.finished = False
         self.log.broken = self.log.panicked = False
@@ -317,6 +322,8 @@ class World:
             hook()
         if self.shard.degraded or self.draining or runtime.ready or self.host.soon:
             return
+        if self.shard.mending.is_busy:
+            return
         self.model.at_rest()
 
     def _do_loop(self) -> None:
@@ -382,6 +389,7 @@ class World:
         counts = self.counts
         counts["exact"] += self.model.exact
         counts["failure"] = self.log.failures
+        counts["fault"] = self.faults.count
         counts["snapshot"] = max(counts["snapshot"], len(self.log.load_snapshots()))
         counts["sent"] += self.courier.sent
         reached = {**self.model.seen, **counts}
@@ -405,7 +413,7 @@ class World:
         if due is not None:
             self.clock.move_to(due)
             self.rest()
-            if not self.shard.degraded:
+            if not self.shard.degraded and not self.shard.mending.is_busy:
                 self.model.overdue(self.clock.now_us())
         return due is not None
 
@@ -428,6 +436,8 @@ class World:
     def _judge(self) -> None:
         """Check what must hold at rest."""
         shard = self.shard
+        if shard.mending.is_busy:
+            self.violated("at rest, something is still to be mended")
         if shard.degraded:
             self.violated("the disk is whole again, and the server still refuses to write")
         if self.waiting:
@@ -492,6 +502,8 @@ class _Faults(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and self.world is not None:
             error = record.exc_info[1]
+            if isinstance(error, InjectedError):
+                return
             self.world.violated(f"{record.getMessage()} ({type(error).__name__}: {error})")
 
 
@@ -507,7 +519,8 @@ def _arranged() -> Iterator[_Faults]:
     for module, name, value in SMALL:
         setattr(module, name, value)
     try:
-        yield faults
+        with injected(lambda: faults.world.faults if faults.world is not None else None):
+            yield faults
     finally:
         for module, name, value in bounds:
             setattr(module, name, value)

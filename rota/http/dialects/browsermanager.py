@@ -23,7 +23,7 @@ from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
 from rota.http.problems import reworded
 from rota.http.submissions import admitted, keyed, written
-from rota.http.tables import fitting, list_tasks
+from rota.http.tables import shown_list
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
@@ -218,15 +218,15 @@ async def submit(call: Call) -> Any:
 
 async def list_all(call: Call) -> Any:
     """GET /api/jobs: the newest first, a page at a time."""
-    tasks, cursor = await list_tasks(
+    jobs, cursor = await shown_list(
         call,
         NATIVE,
+        view,
         rows=PAGE_ROWS,
         rows_max=PAGE_ROWS_MAX,
         dialect=NAME,
         hide_rejected=frozenset({NAME}),
     )
-    jobs, cursor = await call.bridge.durable(lambda: fitting(tasks, cursor, view))
     data: dict[str, Any] = {"jobs": jobs, "count": len(jobs)}
     if cursor is not None:
         data["nextCursor"] = cursor

@@ -318,16 +318,19 @@ async def cancel(call: Call, task_id: str) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /tasks/stats: how many of BrowserOS's tasks are where."""
-    counts = dict.fromkeys(dict.fromkeys(STATES.values()), 0)
-    total = 0
-    for at, task in enumerate(list(call.bridge.shard.state.tasks)):
-        if task.dialect == NAME and task.state is not TaskState.REJECTED:
-            counts[STATES[task.state]] += 1
-            total += 1
-        if at % SLICE_TASKS == SLICE_TASKS - 1:
-            await asyncio.sleep(0)
-    await call.bridge.durable(lambda: None)
+    counts = await call.bridge.gathered(lambda: _counts(call), lambda counts: counts)
+    total = sum(counts.values())
     limits = dict(call.bridge.shard.state.control.limits.types)
     active = call.bridge.shard.state.slots.of_limit(f"type:{CHAT}")
     body = {"total": total, **counts, "activeTasks": active, "maxConcurrent": limits.get(CHAT)}
     return call.json(body)
+
+
+async def _counts(call: Call) -> dict[str, int]:
+    counts = dict.fromkeys(dict.fromkeys(STATES.values()), 0)
+    for at, task in enumerate(list(call.bridge.shard.state.tasks)):
+        if task.dialect == NAME and task.state is not TaskState.REJECTED:
+            counts[STATES[task.state]] += 1
+        if at % SLICE_TASKS == SLICE_TASKS - 1:
+            await asyncio.sleep(0)
+    return counts
