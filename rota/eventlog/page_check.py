@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 PAGES_MIN = 2
+TRIES = 5
 _PAGE_BYTES = 4096
 _HEADER = struct.Struct("<QHHHH")
 _META = struct.Struct("<IIQQ")
@@ -67,6 +68,22 @@ class PageCheck:
             os.close(handle)
         return True
 
+    def look_at_beginning(self) -> None:
+        """Look at the meta pages alone: which of them counts is decided by a number in each."""
+        handle = os.open(self._path, os.O_RDONLY)
+        try:
+            self._fd = handle
+            for tries_left in range(TRIES - 1, -1, -1):  # somebody may be writing them
+                raw = os.pread(handle, PAGES_MIN * self._page_size(), 0)
+                first, second = (self._meta(raw, number)[0] for number in range(PAGES_MIN))
+                is_right = first % 2 == 0 and (second % 2 == 1 or first == second == 0)
+                if is_right and abs(first - second) <= 1:
+                    return
+                if not tries_left:
+                    raise self._wrong("its first two pages do not follow each other")
+        finally:
+            os.close(handle)
+
     def _wrong(self, what: str) -> Exception:
         return damaged(f"the log in {self._path.parent} is damaged: {what}")
 
@@ -78,29 +95,36 @@ class PageCheck:
 
     # -- the beginning -----------------------------------------------------------------------
 
-    def _trees_of_newest_meta(self) -> list[_Tree]:
-        self._size = _PAGE_BYTES
-        length = os.fstat(self._fd).st_size
+    def _page_size(self) -> int:
+        """Read how large a page is, which the first one says."""
         first = os.pread(self._fd, _PAGE_BYTES, 0)
+        length = os.fstat(self._fd).st_size
         if len(first) < _PAGE_BYTES:
             raise self._wrong(f"its file has only {length} bytes")
-        self._size = _DB.unpack_from(first, _HEADER.size + _META.size)[0]
-        if not 512 <= self._size <= 65536 or self._size & (self._size - 1):
+        size: int = _DB.unpack_from(first, _HEADER.size + _META.size)[0]
+        if not 512 <= size <= 65536 or size & (size - 1):
             raise self._wrong("its first page is not one of a log")
-        if length < PAGES_MIN * self._size:
+        if length < PAGES_MIN * size:
             raise self._wrong(f"its file has only {length} bytes")
-        metas = [self._meta(number) for number in range(PAGES_MIN)]
+        self._size = size
+        return size
+
+    def _trees_of_newest_meta(self) -> list[_Tree]:
+        size = self._page_size()
+        raw = self._page(0, PAGES_MIN)
+        metas = [self._meta(raw, number) for number in range(PAGES_MIN)]
         _, self._last, free, main = max(metas, key=lambda meta: meta[0])
-        if length < (self._last + 1) * self._size:
+        if os.fstat(self._fd).st_size < (self._last + 1) * size:
             raise self._wrong(f"its file ends before page {self._last}")
         return [free, main, *self._named(main)]
 
-    def _meta(self, number: int) -> tuple[int, int, _Tree, _Tree]:
-        raw = self._page(number)
-        magic, version, _, _ = _META.unpack_from(raw, _HEADER.size)
+    def _meta(self, raw: bytes, number: int) -> tuple[int, int, _Tree, _Tree]:
+        """Read a meta page: its transaction, the last page, the trees of free pages and of all."""
+        at = number * self._size + _HEADER.size
+        magic, version, _, _ = _META.unpack_from(raw, at)
         if (magic, version) != (_MAGIC, _VERSION):
             raise self._wrong(f"page {number} does not begin a log")
-        at = _HEADER.size + _META.size
+        at += _META.size
         free, main = (_tree("", raw, at + _DB.size * n) for n in range(2))
         last, txn = struct.unpack_from("<QQ", raw, at + 2 * _DB.size)
         return txn, last, free._replace(name="of free pages"), main._replace(name="of databases")

@@ -244,6 +244,23 @@ def test_the_look_at_the_pages_kills_nobody_and_finds_some_of_it(
     assert caught
 
 
+@pytest.mark.parametrize("page", [0, 1])
+def test_a_log_does_not_silently_fall_back_to_what_it_was_a_commit_ago(
+    tmp_path: Path, whole: Path, page: int
+) -> None:
+    """Of two meta pages the one with the higher number counts: a damaged number hides a commit."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = bytearray((whole / "data.mdb").read_bytes())
+    at = page * PAGE + 144
+    assert int.from_bytes(data[at : at + 8], "little") > 60, "the number of a transaction"
+    data[at : at + 8] = bytes(8)
+    (folder / "data.mdb").write_bytes(data)
+    for readonly in (True, False):
+        with pytest.raises(LogCorrupt, match="do not follow each other"):
+            LmdbLog(folder, readonly=readonly)
+
+
 def test_replay_says_what_is_wrong_and_is_not_killed(tmp_path: Path, whole: Path) -> None:
     for seed in range(3):
         damaged(whole, tmp_path / "data", many, seed)
