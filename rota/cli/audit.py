@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.actors.recovery import rebuild
 from rota.cli.output import clean, complain, json_option, note, print_json, print_table, progress
+from rota.cli.shield import RECORDS, shielded
 from rota.cli.task_tables import print_tasks
-from rota.cli.verification import RESTORE, Verified, verify
+from rota.cli.verification import INDEX, Verified
 from rota.clock import parse_rfc3339, perf_s, rfc3339
 from rota.errors import LogCorrupt, RotaError
-from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Head
-from rota.http import views
 from rota.projections.control import limits_to
 
 if TYPE_CHECKING:
@@ -92,19 +89,17 @@ def replay_command(
       rota replay --data-dir rota-data --until 2026-03-08T12:05:00Z --tasks
     """
     until_seq, until_at = until or (None, None)
-    with closing(LmdbLog(data_dir, readonly=True)) as log:
-        head = log.head()
-        total = head.seq if until_seq is None else min(until_seq, head.seq)
-        with progress("replaying") as report:
-            state = rebuild(
-                log,
-                until_seq=until_seq,
-                until_at=until_at,
-                use_snapshots=not no_snapshots,
-                progress=lambda seq: report(seq, total),
-            )
-    summary = summary_of(state, head)
-    tasks = [views.native(task) for task in state.tasks] if with_tasks else None
+    with progress("replaying") as report:
+        found = shielded(
+            "replay",
+            data_dir,
+            {RECORDS: report},
+            until_seq=until_seq,
+            until_at=until_at,
+            use_snapshots=not no_snapshots,
+            with_tasks=with_tasks,
+        )
+    summary, tasks = found["summary"], found["tasks"]
     if as_json:
         print_json(summary if tasks is None else {**summary, "tasks": tasks})
         return
@@ -112,8 +107,8 @@ def replay_command(
     if tasks is not None:
         click.echo()
         print_tasks(tasks)
-    if until_seq is not None and until_seq > head.seq:
-        note(f"the log ends at {head.seq}, before {until_seq}")
+    if until_seq is not None and until_seq > summary["head"]:
+        note(f"the log ends at {summary['head']}, before {until_seq}")
 
 
 def summary_of(state: State, head: Head) -> dict[str, Any]:
@@ -185,11 +180,10 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
       rota verify --data-dir rota-data --head 1200:5e0f...
     """
     began = perf_s()
-    with closing(LmdbLog(data_dir, readonly=True)) as log:
-        try:
-            found = _verify(log, kept)
-        except LogCorrupt as error:
-            _not_verified(error, as_json=as_json)
+    try:
+        found = _verify(data_dir, kept)
+    except LogCorrupt as error:
+        _not_verified(error, as_json=as_json)
     seconds = max(perf_s() - began, 1e-9)
     rate = round(found.head.seq / seconds)
     if as_json:
@@ -213,16 +207,13 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
     click.echo(f"head {found.head.seq}:{found.head.digest.hex()}")
 
 
-def _verify(log: LmdbLog, kept: Head | None) -> Verified:
-    """Verify with bars; what the storage itself chokes on is a broken log as well."""
-    try:
-        with progress("records") as records, progress("tasks in the index") as index:
-            return verify(log, kept, progress=records, index_progress=index)
-    except RotaError:
-        raise
-    except Exception as error:
-        msg = f"the log cannot be read: {type(error).__name__}: {error}"
-        raise LogCorrupt(0, msg, hint=RESTORE) from error
+def _verify(data_dir: Path, kept: Head | None) -> Verified:
+    """Verify with bars, in a process that a damaged page may kill."""
+    head = None if kept is None else [kept.seq, kept.digest.hex()]
+    with progress(RECORDS) as records, progress(INDEX) as index:
+        found = shielded("verify", data_dir, {RECORDS: records, INDEX: index}, kept=head)
+    seq, digest = found["head"]
+    return Verified(**{**found, "head": Head(seq, bytes.fromhex(digest))})
 
 
 def _not_verified(error: RotaError, *, as_json: bool) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rota.eventlog.port import EventLog, Snapshot
 
 FAILURES = (TaskFailed, TaskExpired)
+INDEX = "tasks in the index"
 REPORT_EVERY = 2000
 RESTORE = "restore the data folder from a copy, and keep this one to find out what happened to it"
 
@@ -80,6 +81,7 @@ def verify(
     if Head(state.seq, digest) != end:
         msg = f"the log should end at {end.seq}, but record {state.seq + 1} cannot be read"
         raise LogCorrupt(state.seq + 1, msg, hint=RESTORE)
+    progress(end.seq, end.seq)
     _check_index(log, by_task, end.seq, index_progress)
     _check_failed(log, failed, end.seq)
     return Verified(end, len(by_task), good, state.digest())

@@ -15,7 +15,7 @@ import lmdb
 from rota.errors import LogTooNew, LogUnusable
 from rota.eventlog.damage import damaged
 from rota.eventlog.data_folder import fresh_folder, sync_folder
-from rota.eventlog.page_check import PAGES_MIN
+from rota.eventlog.page_check import PAGES_MIN, PageCheck
 from rota.eventlog.port import FORMAT_VERSION
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _MAY_LACK = frozenset({"failed"})
 """What an earlier rota did not write."""
 _NEW_BYTES = 1 << 20
 _DAMAGE = (
+    lmdb.BadTxnError,
     lmdb.BadValsizeError,
     lmdb.CorruptedError,
     lmdb.CursorFullError,
@@ -63,6 +64,7 @@ def open_environment(folder: Path, map_bytes: int, *, readonly: bool) -> tuple[A
     length = data.stat().st_size
     if length < PAGES_MIN * mmap.PAGESIZE:
         raise damaged(f"the log in {folder} is cut short: its file has {length} bytes")
+    PageCheck(data).look_at_beginning()
     map_bytes = max(map_bytes, length)
     env = _open(folder, map_bytes, readonly=readonly)
     pages = env.info()["last_pgno"] + 1

@@ -20,7 +20,7 @@ from rota.errors import LogUnusable
 from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
-from rota.eventlog.damage import broken, missing
+from rota.eventlog.damage import broken, damaged, missing
 from rota.eventlog.data_folder import DataFolder
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
@@ -269,10 +269,13 @@ class LmdbLog:
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
         with self._reading() as txn:
-            cursor = txn.cursor(self._db["events"])
-            if not cursor.last():
-                return Head(0, GENESIS)
-            return Head(_SEQ.unpack(cursor.key())[0], cursor.value()[:DIGEST_BYTES])
+            cursor, count = txn.cursor(self._db["events"]), txn.stat(self._db["events"])["entries"]
+            head = Head(0, GENESIS)
+            if cursor.last():
+                head = Head(_SEQ.unpack(cursor.key())[0], cursor.value()[:DIGEST_BYTES])
+            if count > head.seq:  # a damaged branch can hide the pages after it
+                raise damaged(f"the log has {count} records, and ends at {head.seq}", head.seq + 1)
+            return head
 
     def epoch(self) -> int:
         """Give the epoch under which appends are accepted now."""

@@ -1,0 +1,74 @@
+"""What is done with a data folder offline: the jobs that shield.py runs in a child process."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from rota.actors.recovery import rebuild
+from rota.cli.shield import RECORDS
+from rota.cli.verification import INDEX, verify
+from rota.eventlog.lmdb_store import LmdbLog
+from rota.eventlog.port import Head
+from rota.http import views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Report = Callable[[int, int], None]
+    Reports = Callable[[str], Report]
+
+LOCATE_RECORDS = 5000
+
+
+def verify_job(folder: Path, report: Reports, *, kept: list[Any] | None) -> dict[str, Any]:
+    """Verify the whole log."""
+    head = None if kept is None else Head(kept[0], bytes.fromhex(kept[1]))
+    with closing(LmdbLog(folder, readonly=True)) as log:
+        found = verify(log, head, progress=report(RECORDS), index_progress=report(INDEX))
+    return {**found._asdict(), "head": [found.head.seq, found.head.digest.hex()]}
+
+
+def replay_job(
+    folder: Path,
+    report: Reports,
+    *,
+    until_seq: int | None,
+    until_at: int | None,
+    use_snapshots: bool,
+    with_tasks: bool,
+) -> dict[str, Any]:
+    """Fold the log, and say what it adds up to."""
+    from rota.cli.audit import summary_of  # noqa: PLC0415 - which imports shield, and so this
+
+    progress = report(RECORDS)
+    with closing(LmdbLog(folder, readonly=True)) as log:
+        head = log.head()
+        total = head.seq if until_seq is None else min(until_seq, head.seq)
+        state = rebuild(
+            log,
+            until_seq=until_seq,
+            until_at=until_at,
+            use_snapshots=use_snapshots,
+            progress=lambda seq: progress(seq, total),
+        )
+    tasks = [views.native(task) for task in state.tasks] if with_tasks else None
+    return {"summary": summary_of(state, head), "tasks": tasks}
+
+
+def locate_job(folder: Path, report: Reports, *, after: int) -> None:
+    """Read record by record after one that is good, to see how far that goes."""
+    progress = report(RECORDS)
+    with closing(LmdbLog(folder, readonly=True)) as log:
+        for seq in range(after, after + LOCATE_RECORDS):
+            if not log.read(seq, 1):
+                return
+            progress(seq + 1, seq + 1)
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "verify": verify_job,
+    "replay": replay_job,
+    "locate": locate_job,
+}
