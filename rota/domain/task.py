@@ -88,7 +88,7 @@ BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED})
 """The reasons of an interruption that the task cannot have caused."""
 
 Lane = tuple[str, str, str, str, str]
-"""Tasks of one agent that are held back by the same limits: (executor, action, key, batch, urgency).
+"""Tasks of one agent held back by the same limits: (executor, action, key, batch, urgency).
 
 The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
 or that is less urgent and only older, and the first of a lane can do whatever the others can.
