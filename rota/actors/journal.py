@@ -5,8 +5,8 @@ to the committer when the actors have nothing more to do; what hangs on them (`t
 routes' effects) runs when they are durable, in the order of the log. So decisions see the newest
 state, and the outside world sees only durable facts. After a failed commit, or a fact that could
 not be folded, nothing is recorded until the system has rebuilt itself from the log; every reply
-that waited is told so, and so is `on_stopped`. A route or an effect that raises takes nothing with
-it: `on_fault` hears of it, and whatever hung on it is looked for in the projections.
+that waited is told so, and so is `on_stopped`. A route or effect that raises takes nothing with it:
+`on_fault` hears of it, and whatever hung on it is looked for in the projections.
 """
 
 from __future__ import annotations

@@ -88,10 +88,11 @@ BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED})
 """The reasons of an interruption that the task cannot have caused."""
 
 Lane = tuple[str, str, str, str, str]
-"""Tasks of one agent that are held back by the same limits: (executor, action, key, batch), and
-apart from each other those that may pre-empt, so that none of them stands behind one that may not.
+"""Tasks of one agent held back by the same limits: (executor, action, key, batch, urgency).
+
+The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
+or that is less urgent and only older, and the first of a lane can do whatever the others can.
 """
-PREEMPTS = "preempts"
 
 
 class Plan(NamedTuple):
@@ -323,12 +324,12 @@ ROW = tuple(name for name in Task.__slots__ if name not in ("lane", "rank"))
 
 
 @lru_cache(maxsize=4096)
-def lane_of(executor: str, action: str, key: str = "", batch: str = "", preempts: str = "") -> Lane:
+def lane_of(executor: str, action: str, key: str = "", batch: str = "", urgency: str = "") -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch, preempts)
+    return (executor, action, key, batch, urgency)
 
 
 @lru_cache(maxsize=4096)
@@ -351,8 +352,8 @@ def lane_for(task: Task) -> Lane:
     if plan is None:
         return lane_of(task.executor, task.action)
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
-    preempts = PREEMPTS if plan.preempt else ""
-    return lane_of(task.executor, task.action, plan.key or "", batch, preempts)
+    urgency = str(task.priority) if plan.preempt else ""
+    return lane_of(task.executor, task.action, plan.key or "", batch, urgency)
 
 
 def is_legal(state: TaskState | None, kind: str) -> bool:

@@ -328,6 +328,58 @@ def play(bench: Bench, pick: Random, moves: int, lanes: tuple[Lane, ...] = (*LAN
             bench.assign_all()
 
 
+def could_swap(bench: Bench) -> set[str]:
+    """Name the tasks that may pre-empt and could, by looking at every one that waits."""
+    found = set()
+    for task in bench.state.tasks:
+        if task.state is READY and task.plan is not None and task.plan.preempt:
+            held_by = tuple(bench.one_short_of(task))
+            running = bench.state.slots.held_by(task.agent)
+            if task.executor != PULL and held_by and decide_preemption(task, held_by, running):
+                found.add(task.id)
+    return found
+
+
+def swap_all(bench: Bench) -> None:
+    """Let tasks take each other's places, as the dispatcher does, checking who is looked at."""
+    while (found := bench.turns.next_urgent()) is not None:
+        task, held_by = found
+        could = could_swap(bench)
+        swap = decide_preemption(task, held_by, bench.state.slots.held_by(task.agent))
+        assert (swap is not None) == (task.id in could)
+        if swap is None:
+            continue
+        ahead = [
+            other
+            for name in could
+            if (other := bench.state.tasks.by_id[name]).lane == task.lane
+            and other.agent == task.agent
+        ]
+        assert task is min(ahead, key=lambda other: (other.rank, other.created_seq))
+        victim = bench.state.tasks.by_id[swap[0].task]
+        for event in swap:
+            bench.record(event)
+        bench.turns.freed(task.agent, victim.lane)
+        bench.turns.taken(task)
+        bench.queued(victim)
+        bench.assign_all()
+    assert could_swap(bench) == set(), "who could take another's place was not found"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_whoever_may_and_could_preempt_is_found_wherever_it_stands(seed: int) -> None:
+    pick = Random(seed)
+    bench = Bench(draw_limits(pick))
+    for _ in range(15):
+        for _ in range(pick.randrange(6)):
+            agent, lane = pick.choice(AGENTS), pick.choice((*LANES, *HELD))
+            preempt = True if pick.randrange(3) == 0 else None
+            bench.submit(agent, lane, pick.choice((0, 1, 2, 3)), preempt=preempt)
+        play(bench, pick, 4)
+        bench.assign_all()
+        swap_all(bench)
+
+
 @settings(
     max_examples=200,
     deadline=None,

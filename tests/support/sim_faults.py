@@ -7,6 +7,7 @@ outside of the server (executors, receivers, clients) never meets such a fault.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -51,16 +52,24 @@ class Faults:
         self._world = world
         self._rng = Random(f"faults {world.seed}")
         self.odds = self._rng.choice((0.0, 0.0, 0.003, 0.02, 0.1))
+        self._calm_left = self._rng.choice((0, 3, 20))
+        self._seen: Counter[str] = Counter()
         self.count = 0
         self._place = ""
         self._left = 0
         self._was_drain = False
 
-    def _is_drawn(self) -> bool:
-        return self.odds > 0 and not self._world.calm and self._rng.random() < self.odds
+    def _is_drawn(self, what: str, *, asked: bool = False) -> bool:
+        """Toss for a fault, the rarer a thing is the higher; when all is calm there are few."""
+        if not self.odds or (self._world.calm and (asked or not self._calm_left)):
+            return False
+        self._seen[what] += 1
+        often = self._seen[what] / self._seen.total()
+        return self._rng.random() < min(0.3, self.odds * min(10, 0.1 / often))
 
     def _raise(self, where: str) -> None:
         self.count += 1
+        self._calm_left -= self._world.calm
         self._place = ""
         self._world.trace("FAULT %s", where)
         raise InjectedError(where)
@@ -69,10 +78,11 @@ class Faults:
     def around(self, actor: Any, message: Any) -> Iterator[None]:
         """Run a handler, with or without a fault."""
         place = ""
-        if self._is_drawn() and not (type(message) is Drain and self._was_drain):
+        name = f"{type(actor).__name__} on {type(message).__name__}"
+        is_drawn = self._is_drawn(name, asked=hasattr(message, "reply"))
+        if is_drawn and not (type(message) is Drain and self._was_drain):
             place, self._left = self._rng.choice(PLACES), self._rng.choice((0, 0, 1, 3))
             self._was_drain = type(message) is Drain
-        name = f"{type(actor).__name__} on {type(message).__name__}"
         if place == "before":
             self._raise(f"before {name}")
         self._place = place
@@ -106,8 +116,8 @@ class Faults:
         """Let a route or an effect raise, before or after it has done what it does."""
 
         def faulty(record: Any) -> None:
-            is_drawn = self._is_drawn()
             name = f"{where} of {type(record.event).__name__}"
+            is_drawn = self._is_drawn(name)
             if is_drawn and self._rng.random() < 0.7:
                 self._raise(f"before the {name}")
             function(record)

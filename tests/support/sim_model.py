@@ -114,7 +114,7 @@ class ModelTask:
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
-            self.lane = (event.executor, *caps, bool(event.preempt))
+            self.lane = (event.executor, *caps, event.priority if event.preempt else None)
             self.state = "ready"
 
     @property

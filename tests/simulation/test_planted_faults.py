@@ -1,0 +1,190 @@
+"""Bugs planted into what goes on after a fault, and into what an end lets go; each must be found."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.simulation import actors_left, first_violation
+
+from rota.actors import worker_pool
+from rota.actors.dependencies import DependencyActor
+from rota.actors.dispatcher import DispatcherActor
+from rota.actors.mending import Mending
+from rota.actors.messages import LookAgain, StartAttempt
+from rota.actors.routes import Routes
+from rota.actors.runtime import Ref
+from rota.actors.webhook import WebhookActor
+from rota.actors.worker_pool import WorkerPool
+from rota.domain import fold, task
+from rota.domain.task import IN_FLIGHT, lane_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Plant = Callable[[pytest.MonkeyPatch], None]
+
+SEEDS = range(300)
+
+
+def nothing(*_args: Any) -> None:
+    """Do nothing."""
+
+
+def deafen(patch: pytest.MonkeyPatch, actor: Any) -> None:
+    """Let an actor hear nothing of a look, but for the one at the start."""
+    receive = actor.on_receive
+
+    def deaf(self: Any, message: Any) -> None:
+        if type(message) is not LookAgain or self._journal.durable_seq == 0:
+            receive(self, message)
+
+    patch.setattr(actor, "on_receive", deaf)
+
+
+def nobody_looks_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Mending, "look_soon", nothing)
+
+
+def the_dispatcher_waits_for_the_next_message(patch: pytest.MonkeyPatch) -> None:
+    deafen(patch, DispatcherActor)
+
+
+def the_pool_does_not_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WorkerPool, "_look_again", nothing)
+
+
+def the_pool_does_not_start_what_is_assigned(patch: pytest.MonkeyPatch) -> None:
+    tell = Ref.tell
+
+    def mute(self: Ref, message: Any) -> None:
+        actor = self.actor_inbox.actor
+        if type(message) is not StartAttempt or not getattr(actor, "is_looking", False):
+            tell(self, message)
+
+    look = WorkerPool._look_again
+
+    def blind(self: Any) -> None:
+        self.is_looking = True
+        try:
+            look(self)
+        finally:
+            self.is_looking = False
+
+    patch.setattr(Ref, "tell", mute)
+    patch.setattr(WorkerPool, "_look_again", blind)
+
+
+def timers_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
+    init = Mending.__init__
+
+    def forgetful(self: Mending, *args: Any) -> None:
+        init(self, *args)
+        self._routes = copy(self._routes)
+        self._routes.rearm = nothing  # type: ignore[method-assign]
+
+    patch.setattr(Mending, "__init__", forgetful)
+
+
+def timeouts_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
+    rearm = Routes.rearm
+
+    def careless(self: Routes, each: Any) -> None:
+        if each.state not in IN_FLIGHT:
+            rearm(self, each)
+
+    patch.setattr(Routes, "rearm", careless)
+
+
+def callbacks_are_not_owed_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Routes, "owe", nothing)
+
+
+def batches_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    steps = Mending._all_steps
+
+    def fewer(self: Mending) -> Any:
+        self._dropped = set(self._journal.state.batches.unfinished())
+        return steps(self)
+
+    patch.setattr(Mending, "_all_steps", fewer)
+
+
+def dependents_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    deafen(patch, DependencyActor)
+
+
+def what_hung_on_a_fact_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Mending, "fact_failed", nothing)
+
+
+def an_outcome_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Mending, "_deal_with", lambda *_args, **_more: None)
+
+
+def tries_under_way_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: WebhookActor) -> None:
+        self._clear()
+        self._sending.clear()
+
+    patch.setattr(WebhookActor, "reset", forget)
+
+
+def a_callback_goes_out_before_its_end_is_durable(patch: pytest.MonkeyPatch) -> None:
+    init = Mending.__init__
+
+    def hasty(self: Mending, *args: Any) -> None:
+        init(self, *args)
+        journal = self._journal
+
+        class Ahead:
+            durable_seq = 1 << 60
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(journal, name)
+
+        self._journal = Ahead()  # type: ignore[assignment]
+
+    patch.setattr(Mending, "__init__", hasty)
+
+
+def a_slot_goes_before_the_dependents_are_released(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(worker_pool, "released_by", lambda *_: [])
+
+
+def who_may_preempt_queues_behind_who_may_not(patch: pytest.MonkeyPatch) -> None:
+    def together(each: Any) -> Any:
+        return lane_of(*lane_for(each)[:4])
+
+    lane_for = task.lane_for
+    patch.setattr(task, "lane_for", together)
+    patch.setattr(fold, "lane_for", together)
+
+
+BUGS: list[Plant] = [
+    nobody_looks_again,
+    the_dispatcher_waits_for_the_next_message,
+    the_pool_does_not_look,
+    the_pool_does_not_start_what_is_assigned,
+    timers_are_not_armed_again,
+    timeouts_are_not_armed_again,
+    callbacks_are_not_owed_again,
+    batches_are_not_looked_at,
+    dependents_are_not_looked_at,
+    what_hung_on_a_fact_is_lost,
+    an_outcome_is_lost,
+    tries_under_way_are_forgotten,
+    a_callback_goes_out_before_its_end_is_durable,
+    a_slot_goes_before_the_dependents_are_released,
+    who_may_preempt_queues_behind_who_may_not,
+]
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    violation = first_violation(SEEDS)
+    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
+    assert "the simulation raised" not in violation.sentence, violation
+    assert actors_left() == 0
