@@ -72,13 +72,16 @@ class TimerActor(CooperativeActor):
     def reset(self) -> None:
         """Derive all moments again from the projections; if that fails, try again in a while."""
         self._shift_us = self._clock.shift_us
-        self._heap = []
-        self._wake_at(self._clock.now_us() + FAULT_PAUSE_US, self._derive)
-        self._heap = [(at, n, what) for n, (at, what) in enumerate(self._moments())]
+        self._forget_wake()
+        try:
+            self._heap = [(at, n, what) for n, (at, what) in enumerate(self._moments())]
+        except Exception:
+            self._heap = []
+            self._wake_at(self._clock.now_us() + FAULT_PAUSE_US, self._derive)
+            raise
         heapify(self._heap)
         self._count = len(self._heap)
         self._sweep_at = 2 * len(self._heap) + _SLACK
-        self._forget_wake()
         self._rearm()
 
     def tick(self) -> None:
