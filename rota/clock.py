@@ -79,7 +79,7 @@ class Timeline:
         """If the wall clock was set, go on from what it says now."""
         if not self._is_apart():
             return None
-        was = self.now_us()
+        was = self.steady_us() + self._apart  # not what small steps made of it: they would add up
         self._anchor()
         self.shift_us += self._latest - was
         return Step(was, self._latest)

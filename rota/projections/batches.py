@@ -76,11 +76,12 @@ class Batches:
                 if self.on_forgotten is not None:
                     self.on_forgotten(batch)
 
-    def carry_over(self, by_us: int) -> None:
-        """Tell all moments by a clock that was set by so much."""
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell all moments by a clock that was set by so much; nothing has ended later than now."""
         for batch in self.by_id.values():
             batch.carry_over(by_us)
-        self.ended = deque((at + by_us, batch_id) for at, batch_id in self.ended)
+            batch.finished_at = min(batch.finished_at, now)
+        self.ended = deque((min(at + by_us, now), batch_id) for at, batch_id in self.ended)
 
     def _of(self, task: Task) -> Batch | None:
         plan = task.plan

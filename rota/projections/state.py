@@ -195,8 +195,8 @@ class State:
         """Go on by another clock: what is counted from something that happened moves with it."""
         event: e.ClockStepped = record.event  # type: ignore[assignment]
         by_us = event.now - event.was
-        self.tasks.carry_over(by_us)
-        self.batches.carry_over(by_us)
+        self.tasks.carry_over(by_us, record.at)
+        self.batches.carry_over(by_us, record.at)
         self.deliveries.carry_over(by_us)
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift

@@ -70,13 +70,17 @@ class Tasks:
                 if self.on_forgotten is not None:
                     self.on_forgotten(task)
 
-    def carry_over(self, by_us: int) -> None:
-        """Tell all moments by a clock that was set by so much."""
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell all moments by a clock that was set by so much; nothing has ended later than now.
+
+        (A clock that was a little ahead before the step may have said so.)
+        """
         for task in self.by_id.values():
             if self.before_change is not None:
                 self.before_change(task)
             carry_over(task, by_us)
-        self.ended = deque((at + by_us, task) for at, task in self.ended)
+            task.finished_at = min(task.finished_at, now)
+        self.ended = deque((min(at + by_us, now), task) for at, task in self.ended)
 
     def load(self, tasks: list[Task]) -> None:
         """Take over the tasks of a snapshot, in their order."""

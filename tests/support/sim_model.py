@@ -336,6 +336,8 @@ class Model:
         if not by_us or record.at != event.now or event.was < self.at - STEP_US:
             self.violated(f"record {record.seq} after {self.at} tells of no step: {event}")
         self.shift += by_us
+        steady = record.at - self.shift
+        self.kept = {name: min(ended_at, steady) for name, ended_at in self.kept.items()}
         self.stepped_back = self.stepped_back or by_us < 0
 
     def _forget(self, event: Any) -> None:
