@@ -4,17 +4,16 @@ A handler, a route or an effect that raises has left something half done: a mess
 an attempt not started, a moment used up. Nobody can say what, so nothing is mended by its cause.
 Instead the actor is reset at once, and then a *look* has every part do what the projections say is
 due, as at a start: attempts are started or interrupted, timers armed, callbacks owed, batches
-finished, slots given away. A look is idempotent, goes a slice at a time, and comes the rarer the
-more there is to mend. What a message alone knew (how an attempt ended) is tried once more. A
-message that fails twice is dropped, and the task that it is about is interrupted, failed or
-cancelled, for all to see. If a fact cannot be folded the state is not to be trusted: the shard
-rebuilds it from the log.
+finished, slots given away. A look is idempotent, and comes the rarer the more there is to mend.
+What a message alone knew (how an attempt ended) is tried once more. A message that fails twice is
+dropped, and the task that it is about is interrupted, failed or cancelled, for all to see. If a
+fact cannot be folded the state is not to be trusted: the shard rebuilds it from the log.
 """
 
 from __future__ import annotations
 
 import logging
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.actors import messages as m
@@ -25,7 +24,7 @@ from rota.domain.task import IN_FLIGHT
 from rota.errors import InternalFault, LogUnusable, RotaError, StorageUnavailable, Unfolded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pykka import ActorRef
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.mending")
 
-SLICE_STEPS = 500
 GAP_US = 1_000_000
 GAP_US_MAX = 64_000_000
 """Between two looks, and between two records of the same fault; doubles while faults go on."""
@@ -154,14 +152,13 @@ class Mending:
         self._once: dict[tuple[str, ...], int] = {}
         self._dropped: set[str] = set()
         self._is_due = False
-        self._steps: Iterator[Callable[[], None]] | None = None
         journal.on_fault = self.fact_failed
         journal.on_stopped = self.journal_stopped
 
     @property
     def is_busy(self) -> bool:
         """Whether something is still to be looked at."""
-        return self._is_due or self._steps is not None
+        return self._is_due
 
     # -- faults
 
@@ -307,33 +304,6 @@ class Mending:
             ref.tell(m.LookAgain())
         if self._cast.stopping:
             self._cast.drain()
-        self._steps = self._all_steps()
-        self._go_on(self._steps)
-
-    def _all_steps(self) -> Iterator[Callable[[], None]]:
-        """Give what is to be done, one thing at a time."""
-        state = self._journal.state
-        for batch in state.batches.unfinished():
+        for batch in self._journal.state.batches.unfinished():
             if batch not in self._dropped:
-                yield lambda batch=batch: self._routes.finish(batch)  # type: ignore[misc]
-        for task in list(state.tasks):
-            yield lambda task=task: self._routes.rearm(task)  # type: ignore[misc]
-        for delivery in list(state.deliveries.pending.values()):
-            if delivery.seq <= self._journal.durable_seq:
-                yield lambda delivery=delivery: self._routes.owe(delivery)  # type: ignore[misc]
-
-    def _go_on(self, steps: Iterator[Callable[[], None]]) -> None:
-        """Do a slice; come back for the rest after the loop had its turn."""
-        if self._steps is not steps:
-            return
-        if self._is_over():
-            self._steps = None
-            return
-        done = 0
-        for step in islice(steps, SLICE_STEPS):
-            self._try(step)
-            done += 1
-        if done < SLICE_STEPS:
-            self._steps = None
-        else:
-            self._host.call_soon(lambda: self._go_on(steps))
+                self._try(partial(self._routes.finish, batch))

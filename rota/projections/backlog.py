@@ -31,6 +31,7 @@ class Backlog:
         self.aside: dict[str, int] = {}
         self.total = 0
         self._aging_us = 0
+        self.shift = 0
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's waiting tasks."""
@@ -107,7 +108,8 @@ class Backlog:
     def rank_of(self, task: Task) -> int:
         """Give the rank that a task has, or will have when it is ready."""
         aging = self._aging_us
-        return task.priority * aging + task.created_at if aging else task.priority
+        created = task.created_at - self.shift  # a step of the clock changes nobody's rank
+        return task.priority * aging + created if aging else task.priority
 
     def _enter(self, task: Task, seq: int) -> None:
         task.entry = seq

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.actors.failover import Phase
-from rota.clock import rfc3339
+from rota.clock import US_PER_S, monotonic_s, rfc3339
 from rota.domain.commands import BROWSERS_LIMIT
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from rota.actors.system import Shard
     from rota.http.call import Call
+
+STEPS_SHOWN_S = 600
+"""So long after the clock was set, it is told."""
+STEPS_SHOWN_MAX = 10
 
 
 async def health(call: Call) -> Any:
@@ -31,21 +35,21 @@ async def health(call: Call) -> Any:
         body["reason"] = shard.degraded
     body |= {
         "agent_version": __version__,
-        "uptime_seconds": (now - call.app.started_at) // 1_000_000,
-        **_figures(shard),
+        "uptime_seconds": int(monotonic_s() - call.app.started_s),
+        **_figures(shard, now),
         "db": "unavailable" if shard.degraded else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
     }
     return call.json(body)
 
 
-def _figures(shard: Shard) -> dict[str, Any]:
+def _figures(shard: Shard, now: int) -> dict[str, Any]:
     """Count what is here; nothing can be said while the state is being rebuilt."""
     if shard.failover.phase is Phase.REBUILDING:
         nothing = dict.fromkeys(("queued", "running", "max_concurrent"))
         return {"queue": nothing, "browsers": dict.fromkeys(("active", "max"))}
     limits = shard.state.control.limits
-    return {
+    figures: dict[str, Any] = {
         "queue": {
             "queued": shard.state.backlog.total,
             "running": shard.state.slots.total,
@@ -56,6 +60,18 @@ def _figures(shard: Shard) -> dict[str, Any]:
             "max": limits.browsers or limits.inflight,
         },
     }
+    stepped = shard.state.steps.recent(now, STEPS_SHOWN_S * US_PER_S)
+    if stepped:
+        figures["clock_steps"] = [
+            {
+                "was": rfc3339(step.was),
+                "now": rfc3339(step.now),
+                "seconds": (step.now - step.was) / US_PER_S,
+                "seq": step.seq,
+            }
+            for step in stepped[-STEPS_SHOWN_MAX:]
+        ]
+    return figures
 
 
 async def live(call: Call) -> Any:
