@@ -113,8 +113,8 @@ class Edges(Rule):
             and {p for p in other.parents if model.state_of(p) != "succeeded"} == {task.id}
         ]
         for other in sorted(free, key=model.rank)[:SLICE_TASKS]:
-            not_before = other.event.not_before
-            is_early = not_before is not None and record.at < not_before
+            now = model.steady if other.is_delay else model.at
+            is_early = other.not_before is not None and now < other.not_before
             model.then.append(("task_delayed" if is_early else "task_released", other.id))
 
     def at_rest(self) -> None:
@@ -143,11 +143,11 @@ class Clocks(Rule):
         return self.model.at if is_wall else self.model.steady
 
     def _in_time(self, task: ModelTask, what: str, due: int, *, is_wall: bool = False) -> None:
-        """Judge that something happens when it is due: late only before all had calmed down."""
+        """Judge that something happens when it is due: late only in a storm, or after a fault."""
         at = self._at(is_wall)
         if at < due:
             self.violated(f"{task.id} {what} {due - at} us too early")
-        if self.model.late_from is not None:
+        if self.model.late_from is not None and not self.model.seen["actor_failed"]:
             late_from = self.model.late_from - (0 if is_wall else self.model.shift)
             if at > max(due, late_from) + S:
                 self.violated(f"{task.id} {what} {at - due} us too late")
