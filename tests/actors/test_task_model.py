@@ -735,15 +735,16 @@ def test_other_agents_are_not_pushed_aside(make: Any) -> None:
     assert bench.running == [other]
 
 
-def test_an_urgent_task_that_comes_first_at_last_takes_a_place(make: Any) -> None:
-    """It stood behind another of its lane, which was dispatched in the meantime."""
+def test_an_urgent_task_takes_a_place_although_another_is_ahead_of_it(make: Any) -> None:
+    """Who is ahead of it may not take one by force, and gets the next that is free."""
     bench = make(Limits(inflight_per_agent=2))
     low, victim = bench.submit(ECHO._replace(priority=5)), bench.submit(ECHO._replace(priority=6))
     calm = bench.submit(ECHO._replace(priority=0))
     urgent = bench.submit(ECHO._replace(priority=1, preempt=True))
-    assert bench.running == [low, victim]
+    assert bench.running == [low, urgent]
+    assert bench.runner.aborted == [(victim, "preempted")]
     bench.end(low)
-    assert bench.running == [calm, urgent]
+    assert bench.running == [urgent, calm]
 
 
 @pytest.mark.parametrize("what", ["agent", "type", "scheduler"])
