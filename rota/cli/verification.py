@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.domain.events import TaskExpired, TaskFailed
 from rota.errors import LogCorrupt
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, subject_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
     from rota.eventlog.port import EventLog, Snapshot
 
+FAILURES = (TaskFailed, TaskExpired)
 REPORT_EVERY = 2000
 RESTORE = "restore the data folder from a copy, and keep this one to find out what happened to it"
 
@@ -52,6 +54,7 @@ def verify(
         raise LogCorrupt(end.seq + 1, msg, hint=f"records were cut off: {RESTORE}")
     snapshots = {s.seq: s for s in log.load_snapshots() if s.version == SNAPSHOT_VERSION}
     by_task: dict[str, array[int]] = {}
+    failed: list[tuple[int, str]] = []
     state = State()
     digest, good = GENESIS, 0
     _check_kept(kept, 0, digest)
@@ -64,6 +67,8 @@ def verify(
         task = subject_of(record.event)
         if task is not None:
             by_task.setdefault(task, array("Q")).append(item.seq)
+            if isinstance(record.event, FAILURES):
+                failed.append((item.seq, task))
         digest = item.digest
         _check_kept(kept, item.seq, digest)
         snapshot = snapshots.get(item.seq)
@@ -76,6 +81,7 @@ def verify(
         msg = f"the log should end at {end.seq}, but record {state.seq + 1} cannot be read"
         raise LogCorrupt(state.seq + 1, msg, hint=RESTORE)
     _check_index(log, by_task, end.seq, index_progress)
+    _check_failed(log, failed, end.seq)
     return Verified(end, len(by_task), good, state.digest())
 
 
@@ -117,3 +123,20 @@ def _check_index(
             raise LogCorrupt(wrong, msg, hint=RESTORE)
         if number % REPORT_EVERY == 0:
             progress(number, len(by_task))
+
+
+def _check_failed(log: EventLog, failed: list[tuple[int, str]], end: int) -> None:
+    """Compare the index of failures with the records by which tasks failed."""
+    before, right = end + 1, iter(reversed(failed))
+    while page := log.failed_before(before, REPORT_EVERY):
+        for found in page:
+            _check_failure(found, next(right, None))
+        before = page[-1][0]
+    _check_failure(None, next(right, None))
+
+
+def _check_failure(found: tuple[int, str] | None, right: tuple[int, str] | None) -> None:
+    if found != right:
+        wrong = max(seq for seq, _ in filter(None, (found, right)))
+        msg = f"the index of failed tasks and record {wrong} do not agree"
+        raise LogCorrupt(wrong, msg, hint=RESTORE)

@@ -35,6 +35,8 @@ VERSIONS: dict[str, int] = dict.fromkeys(CLASSES, 1)
 """The newest version of each kind; raise one here and add the upcaster from the one before."""
 
 _KIND = b'"kind":"'
+_KIND_WITHIN = 80
+_FAILURES = (b'task_failed"', b'task_expired"')
 
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """(kind, old version) to the function that makes the next version's body of it."""
@@ -146,6 +148,14 @@ def kind_at_a_glance(body: bytes) -> bytes:
     """Read a body's kind without reading the body: it comes third, after seq and at."""
     begin = body.index(_KIND) + len(_KIND)
     return body[begin : body.index(b'"', begin)]
+
+
+def failed_task(body: bytes) -> str | None:
+    """Name the task that a record ended as failed; None if it is a record of anything else."""
+    begin = body.find(_KIND, 0, _KIND_WITHIN) + len(_KIND)
+    if not body.startswith(_FAILURES, begin):
+        return None
+    return cast("str", orjson.loads(body)["task"])
 
 
 def subject_of(event: e.Event) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from contextlib import nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from rota.errors import LogCorrupt, LogTooNew, LogUnusable
+from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
 from rota.eventlog.data_folder import DataFolder
@@ -32,7 +34,15 @@ PROBE_BYTES = 256 << 10
 READ_BYTES_MAX = 8 << 20
 SNAPSHOTS_KEPT = 2
 
-_DATABASES = (("meta", False), ("events", False), ("by_task", True), ("snapshots", False))
+_DATABASES = (
+    ("meta", False),
+    ("events", False),
+    ("by_task", True),
+    ("snapshots", False),
+    ("failed", False),
+)
+_MAY_LACK = frozenset({"failed"})
+"""What an earlier rota did not write."""
 _SEQ = struct.Struct(">Q")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
 _SNAPSHOT_HEAD = struct.Struct(">32sI32s")
@@ -92,6 +102,7 @@ class LmdbLog:
             self._check_size(data)
             self._env.reader_check()
             self._open_databases()
+            self._index_failures()
         except lmdb.Error as error:
             msg = f"cannot open the log in {self.folder}: {error}"
             raise LogUnusable(msg, hint=_RESTORE) from error
@@ -108,7 +119,8 @@ class LmdbLog:
         if self._readonly:
             # A handle opened within a read-only transaction is lost with it.
             for name, dupsort in _DATABASES:
-                self._db[name] = self._env.open_db(name.encode(), create=False, dupsort=dupsort)
+                with suppress(lmdb.NotFoundError) if name in _MAY_LACK else nullcontext():
+                    self._db[name] = self._env.open_db(name.encode(), create=False, dupsort=dupsort)
         with self._env.begin(write=create) as txn:
             if create:
                 self._db["meta"] = self._env.open_db(b"meta", txn=txn)
@@ -130,6 +142,16 @@ class LmdbLog:
             for name, dupsort in _DATABASES:
                 self._db[name] = self._env.open_db(name.encode(), txn=txn, dupsort=dupsort)
 
+    def _index_failures(self) -> None:
+        """See to it that the index of failures is whole; a reader can only look whether it is."""
+        meta, failed = self._db["meta"], self._db.get("failed")
+        with self._env.begin() as txn:
+            self._is_indexed = failed is not None and failed_index.is_kept(txn, meta)
+        if not self._is_indexed and not self._readonly:
+            events = self._db["events"]
+            self._write(lambda txn: failed_index.fill(txn, meta, events, failed))
+            self._is_indexed = True
+
     # -- writing -----------------------------------------------------------------------------
 
     def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
@@ -137,11 +159,14 @@ class LmdbLog:
         reach("commit.begin")
         events = [(_SEQ.pack(r.seq), r.digest + r.body) for r in records]
         index = [(r.task.encode(), _SEQ.pack(r.seq)) for r in records if r.task is not None]
+        failures = failed_index.rows_of(records)
 
         def put(txn: Any) -> None:
             self._check_writer(txn, expected_seq, epoch)
             added = txn.cursor(self._db["events"]).putmulti(events, append=True)[1]
             txn.cursor(self._db["by_task"]).putmulti(index)
+            if failures:
+                txn.cursor(self._db["failed"]).putmulti(failures)
             if added != len(events):
                 msg = f"append after {expected_seq} refused: a record is already there"
                 raise LogUnusable(msg)
@@ -182,7 +207,12 @@ class LmdbLog:
     def claim(self) -> int:
         """Become the writer: raise the epoch."""
         epoch = self.epoch() + 1
-        self._write(lambda txn: txn.put(b"epoch", b"%d" % epoch, db=self._db["meta"]))
+
+        def put(txn: Any) -> None:
+            for name in (b"epoch", failed_index.INDEXED):
+                txn.put(name, b"%d" % epoch, db=self._db["meta"])
+
+        self._write(put)
         return epoch
 
     def reopen(self) -> Head:
@@ -276,6 +306,18 @@ class LmdbLog:
         """Whether any record is indexed under this task."""
         with self._reading() as txn:
             return txn.get(task_id.encode()[:511] or b"\0", db=self._db["by_task"]) is not None
+
+    def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
+        """Give (seq, task) of the newest failures before `seq`; scans where there is no index."""
+        if self._is_indexed:
+            with self._reading() as txn:
+                return failed_index.before(txn, self._db["failed"], seq, limit)
+        found: list[tuple[int, str]] = []
+        while seq > 0 and len(found) < limit:
+            with self._reading() as txn:
+                some, seq = failed_index.scan(txn, self._db["events"], seq, limit - len(found))
+            found += some
+        return found
 
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""

@@ -5,11 +5,12 @@ It keeps the port's promises except the one it cannot: it is gone with its proce
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from rota.errors import LogUnusable
 from rota.eventlog.chain import GENESIS, extend
+from rota.eventlog.codec import failed_task
 from rota.eventlog.port import Head, Snapshot, Stored
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class MemoryLog:
         """Start empty."""
         self._records: list[Stored] = []
         self._by_task: dict[str, list[int]] = {}
+        self._failed: list[tuple[int, str]] = []
         self._snapshots: list[Snapshot] = []
         self._epoch = 0
 
@@ -47,6 +49,8 @@ class MemoryLog:
             self._records.append(record)
             if record.task is not None:
                 self._by_task.setdefault(record.task, []).append(record.seq)
+                if failed_task(record.body) is not None:
+                    self._failed.append((record.seq, record.task))
 
     def read(self, after: int, limit: int) -> list[Stored]:
         """Give up to `limit` records after `after`."""
@@ -61,6 +65,11 @@ class MemoryLog:
     def has_task(self, task_id: str) -> bool:
         """Whether any record is indexed under this task."""
         return task_id in self._by_task
+
+    def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
+        """Give the newest failures before `seq`."""
+        end = bisect_left(self._failed, (seq,))
+        return self._failed[max(0, end - limit) : end][::-1]
 
     def head(self) -> Head:
         """Give the last record's seq and digest."""

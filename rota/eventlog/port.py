@@ -60,6 +60,13 @@ class EventLog(Protocol):
         """Whether any record is indexed under this task."""
         ...
 
+    def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
+        """Give (seq, task) of up to `limit` records before `seq` by which a task failed.
+
+        The newest comes first. A task that was revived and failed again comes once for each.
+        """
+        ...
+
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
         ...

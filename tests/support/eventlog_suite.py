@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.builders import batch, chained, head_of, history, records_of, submitted
 
+from rota.domain.events import TaskExpired, TaskFailed
 from rota.errors import LogUnusable
 from rota.eventlog.codec import subject_of
 from rota.eventlog.port import Head, Snapshot
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rota.eventlog.port import EventLog
+
+
+FAILURES = (TaskFailed, TaskExpired)
 
 
 def snapshot(seq: int, blob: bytes = b"state", version: int = 1) -> Snapshot:
@@ -124,6 +128,28 @@ class EventLogSuite:
         for odd in ("nobody", "", "t", "x" * 5000, "t1\0", "é"):
             assert log.read_task(odd, 10) == []
             assert not log.has_task(odd)
+
+    # -- the index of failures
+
+    def test_failures_are_found_newest_first_a_page_at_a_time(self, log: EventLog) -> None:
+        records = history(seed=4, length=600)
+        log.append(chained(records), 0, 0)
+        failed = [(r.seq, r.event.task) for r in records if isinstance(r.event, FAILURES)][::-1]
+        assert len(failed) > 5
+        assert {type(r.event) for r in records} >= set(FAILURES)
+        assert log.failed_before(10**9, 1000) == failed
+        assert log.failed_before(1 << 70, 2) == failed[:2]
+        assert log.failed_before(failed[2][0], 2) == failed[3:5]
+        assert log.failed_before(failed[2][0] + 1, 2) == failed[2:4]
+        assert log.failed_before(failed[-1][0], 10) == []
+        assert log.failed_before(0, 10) == log.failed_before(-1, 10) == []
+        assert log.failed_before(10**9, 0) == []
+
+    def test_a_refused_append_adds_no_failure(self, log: EventLog) -> None:
+        records = chained(history(seed=4, length=600))
+        with pytest.raises(LogUnusable):
+            log.append(records, 7, 0)
+        assert log.failed_before(10**9, 10) == []
 
     # -- one writer, one order
 
