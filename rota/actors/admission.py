@@ -1,9 +1,10 @@
 """Admission: who may enter, and what the limits are.
 
 In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
-`batch_submitted`, `batch_rejected`, `batch_finished`, `config_changed`, and `task_cancelled` for
-what is replaced, cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks
-count toward the caps, that one key never makes two tasks, and that no cycle of dependencies exists.
+`batch_submitted`, `batch_rejected`, `refusals_counted` for those beyond a rate, `batch_finished`,
+`config_changed`, and `task_cancelled` for what is replaced, cancelled with its batch, or doomed as
+it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
+tasks, and that no cycle of dependencies exists.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import check_cycles, decide_dependencies, doom_reason, resolve
+from rota.domain.refusals import WINDOW_US, Refusals
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
@@ -44,12 +46,15 @@ class AdmissionActor(CooperativeActor):
         *,
         new_id: Callable[[], str],
         archive: Archive,
+        call_at: Callable[[int, Callable[[], None]], Any],
     ) -> None:
-        """Take ids from `new_id`; find what has left memory in `archive`."""
+        """Take ids from `new_id`; find what has left memory in `archive`; wake by `call_at`."""
         super().__init__(runtime)
         self._journal = journal
         self._new_id = new_id
         self._archive = archive
+        self._call_at = call_at
+        self._refusals = journal.state.stats.uncounted = Refusals()
 
     def on_receive(self, message: Any) -> None:
         """Decide."""
@@ -65,6 +70,8 @@ class AdmissionActor(CooperativeActor):
             self._answer(message.reply, lambda: self._cancel_batch(message))
         elif kind is m.ChangeLimits:
             self._change_limits(message)
+        elif kind is m.CountRefusals:
+            self._count_refusals()
 
     def _answer(self, reply: m.Reply, do: Callable[[], Any]) -> None:
         try:
@@ -116,9 +123,15 @@ class AdmissionActor(CooperativeActor):
         if type(event) is e.TaskRejected:
             if command.wanted_id is not None:
                 event = event._replace(task=self._new_id())  # the wanted one stays free
-            record = self._journal.record(event, by=command.by)
+            now = self._journal.now()
+            counted = not self._refusals.has_room(now)
+            if counted:
+                self._refusals.count_task(command.agent)
+                self._count_later(now)
+            else:
+                self._journal.record(event, by=command.by)
             details = {"agentId": command.agent, **self._fullness()}
-            return m.Refused(event.task, record.at, event.code, event.error, details)
+            return m.Refused(event.task, now, event.code, event.error, details, counted)
         assert type(event) is e.TaskSubmitted
         replaced = self._replace(command, task_id)
         if replaced is not None:
@@ -212,8 +225,13 @@ class AdmissionActor(CooperativeActor):
         batch_id = self._new_batch_id()
         full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
         if full is not None:
-            size = len(batch.tasks)
-            self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
+            size, now = len(batch.tasks), self._journal.now()
+            if self._refusals.has_room(now):
+                event = e.BatchRejected(batch_id, size, "queue_full", full)
+                self._journal.record(event, by=batch.by)
+            else:
+                self._refusals.count_batch()
+                self._count_later(now)
             details = {"batchId": batch_id, "size": size, **self._fullness()}
             raise QueueFull(full, details=details)
         ids: dict[str, None] = {}
@@ -229,12 +247,10 @@ class AdmissionActor(CooperativeActor):
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
         at = self._journal.record(submitted, *tasks, by=batch.by).at
+        made = [state.tasks.by_id[task_id] for task_id in ids]
         for task_id, each in zip(ids, prospects, strict=True):
             self._doom(task_id, each)
-        states = [state.tasks.by_id[task_id].state.value for task_id in ids]
-        answers = [
-            m.Admitted(t.task, t.position, at, word) for t, word in zip(tasks, states, strict=True)
-        ]
+        answers = [m.Admitted(t.id, t.position, at, t.state.value) for t in made]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
 
     def _new_batch_id(self) -> str:
@@ -294,6 +310,23 @@ class AdmissionActor(CooperativeActor):
                 event = decide_cancel(task, reason, "batch_cancelled")
                 self._journal.record(event, by=message.by)
         return len(live)
+
+    # -- refusals without a record
+
+    def _count_later(self, now: int) -> None:
+        """Have what was counted recorded in a second, unless that is under way."""
+        if self._refusals.tasks + self._refusals.batches == 1:
+            self._call_at(now + WINDOW_US, self._count_now)
+
+    def _count_now(self) -> None:
+        if not self.stopped:
+            self.actor_ref.tell(m.CountRefusals())
+
+    def _count_refusals(self) -> None:
+        self._journal.check_open()
+        event = self._refusals.take()
+        if event is not None:
+            self._journal.record(event)
 
     # -- limits
 

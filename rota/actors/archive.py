@@ -1,7 +1,7 @@
 """Tasks and batches by id: from memory, or from the log if they have left memory.
 
 What leaves memory before its last record is durable is kept in the attic until then: the log would
-tell of an earlier time.
+tell of an earlier time. What was read from the log last is kept, up to a count and a size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rota.actors.recovery import batch_from_log, task_from_log
 from rota.domain.batch import Batch
+from rota.domain.packed import weight_of
 from rota.domain.task import Task
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 READ_KEPT = 16
+READ_BYTES_MAX = 8 << 20
 
 
 class Archive:
@@ -44,13 +46,16 @@ class Archive:
         return self._from_log(task_id)
 
     def _from_log(self, task_id: str) -> Task | None:
-        """Read a task from the log; what was read last is kept, for it cannot change any more."""
+        """Read a task from the log; one that has ended changes only if it comes back to memory."""
         task = self._read.pop(task_id, None) or task_from_log(self._log, task_id)
         if task is not None and task.is_terminal:
             self._read[task_id] = task
-            if len(self._read) > READ_KEPT:
+            while len(self._read) > READ_KEPT or self._read_bytes() > READ_BYTES_MAX:
                 del self._read[next(iter(self._read))]
         return task
+
+    def _read_bytes(self) -> int:
+        return sum(map(weight_of, self._read.values()))
 
     def batch(self, batch_id: str) -> Batch | None:
         """Give a batch."""
@@ -73,14 +78,19 @@ class Archive:
         task = self.task(subject)
         return task if task is not None else self.batch(subject)
 
-    def _put_away(self, subject: Task | Batch) -> None:
-        """Keep what is leaving memory until the log can tell of it."""
+    def release(self) -> None:
+        """Let go of what the log can tell of by now."""
         durable, attic = self._journal.durable_seq, self._attic
         while attic and attic[oldest := next(iter(attic))][0] <= durable:
             del attic[oldest]
+
+    def _put_away(self, subject: Task | Batch) -> None:
+        """Keep what is leaving memory until the log can tell of it."""
+        self._read.pop(subject.id, None)  # as it was before it came back
         seq = self._journal.state.seq
-        if seq > durable:
-            attic[subject.id] = (seq, subject)
+        if seq > self._journal.durable_seq:
+            self._attic.pop(subject.id, None)
+            self._attic[subject.id] = (seq, subject)
 
     def _kept(self, subject: str) -> Task | Batch | None:
         seq, kept = self._attic.get(subject, (0, None))

@@ -106,7 +106,7 @@ def batch_from_log(log: EventLog, batch_id: str) -> Batch | None:
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)
         elif isinstance(event, BatchFinished) and batch is not None:
-            batch.finished_at = record.at
+            batch.finished_at, batch.finished_seq = record.at, record.seq
             batch.fates = {
                 "succeeded": event.succeeded,
                 "failed": event.failed,

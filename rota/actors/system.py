@@ -19,7 +19,9 @@ from rota.actors.archive import Archive
 from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
+from rota.actors.queues import Queues
 from rota.actors.recovery import rebuild
+from rota.actors.retention import Retention
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshotter import Snapshotter
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.system")
 
-QUEUE_ACTORS_IDLE_MAX = 2048
 HURRY_RECORDS = 4
 """A last group of so few records means that requests come one by one."""
 IDS_APART_US = 10_000_000
@@ -102,7 +103,6 @@ class Shard:
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
-        self._queues: dict[str, ActorRef[Any]] = {}
         self._snapshot: Snapshotter | None = None
         self._snapshot_seq = 0
         self._group_records = 0
@@ -132,8 +132,9 @@ class Shard:
         )
         self.journal.listeners, self.journal.watched = self.listeners, self.watched
         self.runtime.idle.append(self.journal.flush)
-        self._queues = {}
+        self._queues = Queues(self._start_queue)
         self.archive = Archive(self.journal, self.log)
+        self._retention = Retention(self.journal, self.archive, self._host.call_at)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         self.timer = TimerActor.start(
@@ -157,6 +158,7 @@ class Shard:
             journal,
             new_id=self._new_id,
             archive=self.archive,
+            call_at=self._host.call_at,
         )
         routes.install(journal)
         if self.stopping:
@@ -191,19 +193,11 @@ class Shard:
     # -- what the outside asks ---------------------------------------------------------------
 
     def queue(self, agent: str) -> ActorRef[Any]:
-        """Give the agent's queue, starting it if need be and retiring idle ones."""
-        ref = self._queues.get(agent)
-        if ref is None:
-            if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
-                self._retire_idle_queues()
-            ref = QueueActor.start(self.runtime, self.journal, agent, self.dispatcher)
-            self._queues[agent] = ref
-        return ref
+        """Give the agent's queue, started if need be."""
+        return self._queues.of(agent)
 
-    def _retire_idle_queues(self) -> None:
-        orders = self.state.backlog.orders
-        idle = [a for a, r in self._queues.items() if a not in orders and r.actor_inbox.empty()]
-        retire([self._queues.pop(agent) for agent in idle])
+    def _start_queue(self, agent: str) -> ActorRef[Any]:
+        return QueueActor.start(self.runtime, self.journal, agent, self.dispatcher, self.archive)
 
     def hurry(self) -> None:
         """Handle and hand over what waits now, if requests come so rarely that no group forms."""
@@ -235,6 +229,7 @@ class Shard:
             self._degrade(report.error)
             return
         self.journal.committed(report.seq)
+        self._retention.committed()
         self._group_records = report.records
         self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
         if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:
@@ -264,6 +259,7 @@ class Shard:
         self._line.run(self._reopen)
 
     def _drop_actors(self, reason: str) -> None:
+        self._retention.stop()
         if self._snapshot is not None:
             self._snapshot.stop()
             self._snapshot = None
@@ -377,6 +373,7 @@ class Shard:
         if self.degraded:
             done()
             return
+        self.admission.tell(m.CountRefusals())
         while self.runtime.ready:
             self.runtime.run()
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:

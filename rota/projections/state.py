@@ -6,6 +6,7 @@ is derived from them. `dump` and `load` are a snapshot's two ends; `digest` is w
 
 from __future__ import annotations
 
+import sys
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from rota.domain import events as e
 from rota.domain.fold import FOLDS
+from rota.domain.restoring import restored_batch, restored_task
 from rota.domain.task import ROW, TERMINAL, Task
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
@@ -22,7 +24,7 @@ from rota.projections.dependencies import Dependencies
 from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
-from rota.projections.tasks import US_PER_S, Tasks
+from rota.projections.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     Handler = Callable[[e.Record], None]
     TaskHandler = Callable[[e.Record, Task], None]
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -51,6 +53,7 @@ class State:
         self.deliveries = Deliveries()
         self.stats = Stats()
         self.control = Control()
+        self.stats.is_busy = self._is_busy
         self._about_tasks = self._task_table()
         self._others = self._other_table()
 
@@ -122,6 +125,7 @@ class State:
             e.SchedulerResumed: (control.on_going,),
             e.BatchSubmitted: (self.batches.on_submitted, self.keys.on_batch),
             e.BatchRejected: (),
+            e.RefusalsCounted: (stats.on_refusals,),
             e.BatchFinished: (self._on_batch_finished,),
             e.ResultRefused: (stats.on_refused,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
@@ -142,18 +146,54 @@ class State:
             task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
                 task = self._add(record)
+            elif task is None and kind is e.TaskRevived:
+                task = self._bring_back(event)  # type: ignore[arg-type]
             elif task is not None and tasks.before_change is not None:
                 tasks.before_change(task)
             if task is not None:  # one that has left memory is history
                 for fold in handlers:
                     fold(record, task)
         self.seq, self.at = seq, at
-        if tasks.ended and tasks.ended[0][0] <= at - tasks.ttl_us:
-            tasks.forget(at)
-        if self.batches.ended and self.batches.ended[0][0] <= at - tasks.ttl_us:
-            self.batches.forget(at - tasks.ttl_us)
-        if self.keys.ending and self.keys.ending[0][0] <= at:
-            self.keys.forget(at)
+        batches, keys = self.batches, self.keys
+        if tasks.ended or batches.ended or keys.ending or keys.expiring:
+            self.forget(at)
+
+    def forget(self, now: int) -> None:
+        """Forget what is due at this moment: that of a record, or live between two of them.
+
+        The record that follows is not before `now`, so in a replay it makes all forgotten that was
+        forgotten live before it. Whoever decides between the two finds what was in the log; a
+        revival carries it, and is folded alike whether or not the task is still there.
+        """
+        tasks = self.tasks
+        oldest = now - tasks.ttl_us
+        if tasks.ended and (tasks.ended[0][0] <= oldest or tasks.is_crowded()):
+            tasks.forget(now)
+        if self.batches.ended:
+            self.batches.forget(oldest)
+        self.keys.forget(now)
+
+    def next_forgetting(self) -> int | None:
+        """Say from when on there is something to forget."""
+        moments = [each.ended[0][0] for each in (self.tasks, self.batches) if each.ended]
+        moments = [moment + self.tasks.ttl_us for moment in moments]
+        end = self.keys.next_end()
+        return min([*moments, end] if end is not None else moments, default=None)
+
+    def _is_busy(self, agent: str) -> bool:
+        if self.backlog.of_agent(agent) or self.slots.of_agent(agent):
+            return True
+        return agent in self.control.paused
+
+    def _bring_back(self, event: e.TaskRevived) -> Task | None:
+        """Bring a task back that had left memory, and its batch; None if its record cannot."""
+        if event.restored is None:
+            return None
+        task = restored_task(event.restored)
+        self.tasks.bring_back(task)
+        if event.restored_batch is not None:
+            self.batches.bring_back(restored_batch(event.restored_batch))
+        return task
 
     def _add(self, record: e.Record) -> Task:
         """Add a new task, and what it asks for beyond the plain."""
@@ -166,9 +206,9 @@ class State:
     def _on_ended(self, record: e.Record, task: Task) -> None:
         """Fold the end of a task; most belong to nothing and nobody waits for them."""
         was_terminal = task.state in TERMINAL
-        if not was_terminal:
-            self.tasks.ended.append((record.at, task))
         FOLDS[type(record.event)](record, task)
+        if not was_terminal:
+            self.tasks.ends(record.at, task)
         if task.plan is not None:
             self.batches.on_task_ended(was_terminal, task)
             self.keys.on_ended(record, task)
@@ -177,6 +217,7 @@ class State:
 
     def _on_revived(self, record: e.Record, task: Task) -> None:
         """Fold what a new life means for what a task belongs to."""
+        self.tasks.lives_again(task)
         batch = self.batches.on_task_revived(record, task)
         if batch is not None:
             self.keys.on_batch_revived(batch)
@@ -190,8 +231,14 @@ class State:
 
     def _on_settings(self, record: e.Record) -> None:
         del record
-        self.tasks.ttl_us = self.control.limits.result_ttl_s * US_PER_S
+        self._keep()
         self.backlog.age_by(self.control.limits.aging_ms)
+
+    def _keep(self) -> None:
+        """Take over how much may be kept."""
+        limits = self.control.limits
+        self.tasks.keep(limits)
+        self.batches.ended_tasks_max = limits.ended or sys.maxsize
 
     def dump_head(self) -> dict[str, Any]:
         """Give everything but the tasks and the keys, of which there may be many."""
@@ -231,7 +278,7 @@ class State:
         state.keys.load(data["keys"])
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
-        state.tasks.ttl_us = state.control.limits.result_ttl_s * US_PER_S
+        state._keep()
         return state
 
     def digest(self) -> str:
@@ -240,7 +287,8 @@ class State:
         whole = {
             **self.dump_head(),
             "tasks": rows,
-            "keys": self.keys.dump(),
+            "keys": sorted(self.keys.dump()),
+            "kept": [self.tasks.ended_bytes, self.batches.ended_tasks, self.backlog.bytes],
             "waiting": self.backlog.counts(),
             "taken": [self.slots.total, self.slots.by_agent()],
         }
