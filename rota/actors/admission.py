@@ -225,15 +225,7 @@ class AdmissionActor(CooperativeActor):
         batch_id = self._new_batch_id()
         full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
         if full is not None:
-            size, now = len(batch.tasks), self._journal.now()
-            if self._refusals.has_room(now):
-                event = e.BatchRejected(batch_id, size, "queue_full", full)
-                self._journal.record(event, by=batch.by)
-            else:
-                self._refusals.count_batch()
-                self._count_later(now)
-            details = {"batchId": batch_id, "size": size, **self._fullness()}
-            raise QueueFull(full, details=details)
+            raise self._refused_batch(batch, batch_id, full)
         ids: dict[str, None] = {}
         for command in batch.tasks:
             ids[self._fresh_id(command, ids)] = None
@@ -252,6 +244,19 @@ class AdmissionActor(CooperativeActor):
             self._doom(task_id, each)
         answers = [m.Admitted(t.id, t.position, at, t.state.value) for t in made]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
+
+    def _refused_batch(self, batch: SubmitBatch, batch_id: str, full: str) -> QueueFull:
+        """Record that a batch found no room, or count it; the error names only what is recorded."""
+        size, now = len(batch.tasks), self._journal.now()
+        details: dict[str, Any] = {"size": size, **self._fullness()}
+        if self._refusals.has_room(now):
+            event = e.BatchRejected(batch_id, size, "queue_full", full)
+            self._journal.record(event, by=batch.by)
+            details["batchId"] = batch_id
+        else:
+            self._refusals.count_batch()
+            self._count_later(now)
+        return QueueFull(full, details=details)
 
     def _new_batch_id(self) -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""

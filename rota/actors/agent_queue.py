@@ -102,9 +102,8 @@ class QueueActor(CooperativeActor):
 
     def _decide(self, message: CancelTask | ReviveTask, decide: Callable[[Task], Event]) -> None:
         """Record what somebody asked for, or refuse it."""
-        task = self._find(message.task)
-        if task is None and type(message) is ReviveTask:
-            task = self._archive.task(message.task)
+        is_revival = type(message) is ReviveTask
+        task = (self._archive.whole_task if is_revival else self._find)(message.task)
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})

@@ -45,6 +45,13 @@ class Archive:
             return kept if isinstance(kept, Task) else None
         return self._from_log(task_id)
 
+    def whole_task(self, task_id: str) -> Task | None:
+        """Give a task that is to live again, with the counts of what it said."""
+        task = self._tasks.get(task_id) or self._kept(task_id)
+        if task is None:
+            task = task_from_log(self._log, task_id, is_whole=True)
+        return task if isinstance(task, Task) else None
+
     def _from_log(self, task_id: str) -> Task | None:
         """Read a task from the log; one that has ended changes only if it comes back to memory."""
         task = self._read.pop(task_id, None) or task_from_log(self._log, task_id)

@@ -75,15 +75,19 @@ def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
     return None
 
 
-def task_from_log(log: EventLog, task_id: str) -> Task | None:
-    """Rebuild one task from its own records, for those that have left memory."""
+def task_from_log(log: EventLog, task_id: str, *, is_whole: bool = False) -> Task | None:
+    """Rebuild one task from its own records, for those that have left memory.
+
+    What it said is left out but for its last report: it counts only while a task lives, and a
+    whole one may live again.
+    """
     task: Task | None = None
     report = b""
     for item in stored_of(log, task_id):
         kind = kind_at_a_glance(item.body)
-        if kind == b"task_logged":
-            continue  # lines are counted only while a task lives
-        if kind == b"task_progressed":
+        if kind == b"task_logged" and not is_whole:
+            continue
+        if kind == b"task_progressed" and not is_whole:
             report = item.body
             continue
         record = decode(item.body)

@@ -29,7 +29,8 @@ class Retention:
         self._journal = journal
         self._archive = archive
         self._call_at = call_at
-        self._is_set = False
+        self._due: int | None = None
+        self._handle: Any = None
         self._stopped = False
 
     def committed(self) -> None:
@@ -38,13 +39,16 @@ class Retention:
         self._set()
 
     def _set(self) -> None:
-        due = self._journal.state.next_forgetting() if not self._is_set else None
-        if due is not None and not self._stopped:
-            self._is_set = True
-            self._call_at(due, self._wake)
+        due = self._journal.state.next_forgetting()
+        if due is None or self._stopped or (self._due is not None and self._due <= due):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._due = due
+        self._handle = self._call_at(due, self._wake)
 
     def _wake(self) -> None:
-        self._is_set = False
+        self._due = self._handle = None
         if not self._stopped and self._journal.failure is None:
             self._journal.state.forget(self._journal.now())
             self._set()

@@ -128,21 +128,23 @@ class Keys:
 
     def on_revived(self, record: Record, task: Task) -> None:
         """Hold the keys of a task that lives again, unless somebody else has them now."""
-        del record
-        plan = task.plan
+        plan, at = task.plan, record.at
         if plan is None:
             return
         if plan.idempotency is not None:
-            self._hold_again(idempotency(task.by, plan.idempotency), Held(task.id, plan.digest))
+            name = idempotency(task.by, plan.idempotency)
+            self._hold_again(name, Held(task.id, plan.digest), at)
         if plan.dedup is not None:
-            self._hold_again(dedup(task.by, plan.dedup), Held(task.id, None, self._until(plan)))
+            name = dedup(task.by, plan.dedup)
+            self._hold_again(name, Held(task.id, None, self._until(plan)), at)
 
     def _until(self, plan: Plan) -> int:
         return plan.dedup_until - self.shift if plan.dedup_until else 0
 
-    def _hold_again(self, name: Name, fresh: Held) -> None:
+    def _hold_again(self, name: Name, fresh: Held, at: int) -> None:
+        """Hold a key; one that is free again is anybody's, be it forgotten already or not."""
         held = self.get(name)
-        if held is None or held.subject == fresh.subject:
+        if held is None or held.subject == fresh.subject or self.find(name, at) is None:
             self._void_end(name, held)
             self.held[name] = pack(fresh)
 
@@ -164,11 +166,11 @@ class Keys:
             if self._end(name, batch.id, record.at + IDEMPOTENCY_US):
                 self.ending.append(name)
 
-    def on_batch_revived(self, batch: Batch) -> None:
-        """Hold the key of a batch on, of which a task lives again."""
+    def on_batch_revived(self, record: Record, batch: Batch) -> None:
+        """Hold the key of a batch on, of which a task lives again, unless it is free by now."""
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
-            held = self.get(name)
+            held = self.find(name, record.at)
             if held is not None and held.subject == batch.id:
                 self._void_end(name, held)
                 self.held[name] = pack(held._replace(ends=0))

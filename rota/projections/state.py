@@ -112,10 +112,11 @@ class State:
     def _other_table(self) -> dict[type[Any], tuple[Handler, ...]]:
         """Who folds everything else."""
         deliveries, stats, control = self.deliveries, self.stats, self.control
+        settings = (self._before_settings, control.on_settings, self._on_settings)
         return {
-            e.ServerStarted: (control.on_settings, self._on_settings, stats.on_server_started),
+            e.ServerStarted: (*settings, stats.on_server_started),
             e.ServerStopped: (),
-            e.ConfigChanged: (control.on_settings, self._on_settings),
+            e.ConfigChanged: settings,
             e.ActorFailed: (),
             e.AgentPaused: (control.on_paused,),
             e.AgentResumed: (control.on_resumed,),
@@ -146,7 +147,7 @@ class State:
             task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
                 task = self._add(record)
-            elif task is None and kind is e.TaskRevived:
+            elif kind is e.TaskRevived and event.restored is not None:  # type: ignore[union-attr]
                 task = self._bring_back(event)  # type: ignore[arg-type]
             elif task is not None and tasks.before_change is not None:
                 tasks.before_change(task)
@@ -162,8 +163,8 @@ class State:
         """Forget what is due at this moment: that of a record, or live between two of them.
 
         The record that follows is not before `now`, so in a replay it makes all forgotten that was
-        forgotten live before it. Whoever decides between the two finds what was in the log; a
-        revival carries it, and is folded alike whether or not the task is still there.
+        forgotten live before it. And it is folded alike whether or not that is still there: a
+        revival carries its task and batch, a key that is free again counts as none.
         """
         tasks = self.tasks
         oldest = now - tasks.ttl_us
@@ -185,10 +186,9 @@ class State:
             return True
         return agent in self.control.paused
 
-    def _bring_back(self, event: e.TaskRevived) -> Task | None:
-        """Bring a task back that had left memory, and its batch; None if its record cannot."""
-        if event.restored is None:
-            return None
+    def _bring_back(self, event: e.TaskRevived) -> Task:
+        """Bring a task back that had left memory, and its batch."""
+        assert event.restored is not None
         task = restored_task(event.restored)
         self.tasks.bring_back(task)
         if event.restored_batch is not None:
@@ -220,7 +220,7 @@ class State:
         self.tasks.lives_again(task)
         batch = self.batches.on_task_revived(record, task)
         if batch is not None:
-            self.keys.on_batch_revived(batch)
+            self.keys.on_batch_revived(record, batch)
         self.keys.on_revived(record, task)
 
     def _on_batch_finished(self, record: e.Record) -> None:
@@ -228,6 +228,10 @@ class State:
         if batch is not None:
             self.keys.on_batch_finished(record, batch)
             self.deliveries.on_batch_finished(record, batch)
+
+    def _before_settings(self, record: e.Record) -> None:
+        """Forget by the old limits what the live server may have forgotten by them."""
+        self.forget(record.at)
 
     def _on_settings(self, record: e.Record) -> None:
         del record

@@ -203,7 +203,7 @@ class Stats:
         return {
             "totals": self.totals,
             "atStart": self.at_start,
-            "agents": self.agents,
+            "agents": dict(self.agents.items()),  # the writer would take them in another order
             "agentsAtStart": self.agents_at_start,
             "rest": self.rest,
             "restAtStart": self.rest_at_start,

@@ -95,7 +95,10 @@ class Tasks:
             self._void_total += 1
 
     def bring_back(self, task: Task) -> None:
-        """Add a task that had left memory."""
+        """Add a task that had left memory; in a replay it may still be there."""
+        same = self.by_id.get(task.id)
+        if same is not None:
+            self.lives_again(same)
         self.by_id[task.id] = task
         self._is_unsorted = True
 
