@@ -33,11 +33,14 @@ class Queues(dict[str, ActorRef[Any]]):
         ref = self.get(agent)
         if ref is None:
             if len(self) >= self._many:
-                self._retire_idle()
+                self.retire_idle()
             ref = self[agent] = self._start(agent)
         return ref
 
-    def _retire_idle(self) -> None:
+    def retire_idle(self) -> None:
+        """Retire whoever has nothing to do, if there are many."""
+        if len(self) < QUEUE_ACTORS_IDLE_MAX:
+            return
         idle = [agent for agent, ref in self.items() if ref.actor_inbox.empty()]
         retire([self.pop(agent) for agent in idle])
         self._many = 2 * len(self) + QUEUE_ACTORS_IDLE_MAX

@@ -230,6 +230,7 @@ class Shard:
             return
         self.journal.committed(report.seq)
         self._retention.committed()
+        self._queues.retire_idle()
         self._group_records = report.records
         self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
         if report.seq - self._snapshot_seq >= self._snapshot_every and self._snapshot is None:

@@ -100,9 +100,10 @@ def _scheduler(call: Call) -> dict[str, Any]:
     body: dict[str, Any] = {
         "paused": control.stopped is not None,
         "pausedAgents": nsmallest(agents.AGENTS_SHOWN, control.paused),
-        "pausedAgentsCount": len(control.paused),
         "pausedTypes": nsmallest(agents.AGENTS_SHOWN, control.paused_types),
     }
+    if len(control.paused) > agents.AGENTS_SHOWN:
+        body["pausedAgentsRest"] = len(control.paused) - agents.AGENTS_SHOWN
     if control.stopped:
         body["pauseReason"] = control.stopped
     return body
