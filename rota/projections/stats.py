@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 AGENTS_KEPT = 10_000
+LOOKS = 8
+"""How many agents are looked at when one is counted and there are too many."""
 
 COUNTERS = (
     "submitted",
@@ -145,8 +147,8 @@ class Stats:
             self._forget_idle()
 
     def _forget_idle(self) -> None:
-        """Look at the two longest without news: sum up who is idle, let who is not go on."""
-        for _ in range(2):
+        """Look at those longest without news: sum up who is idle, let who is not go on."""
+        for _ in range(LOOKS):
             agent = next(iter(self.agents))
             if self.is_busy(agent):
                 self.agents.move_to_end(agent)

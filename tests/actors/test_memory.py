@@ -248,3 +248,13 @@ def test_a_snapshot_has_what_was_brought_back(make: Any) -> None:
     state = rebuild(bench.log, use_snapshots=False)
     assert type(state).load(state.dump()).digest() == state.digest() == bench.shard.state.digest()
     assert [t.id for t in state.tasks.in_order()] == sorted(state.tasks.by_id, key=len)
+
+
+def test_longer_retention_does_not_bring_back_what_was_forgotten(make: Any) -> None:
+    bench = make(result_ttl_s=1)
+    run(bench)
+    bench.wait(2)
+    assert len(bench.shard.state.tasks) == 0
+    longer = bench.limits._replace(result_ttl_s=300)
+    bench.ask(bench.shard.admission, lambda reply: m.ChangeLimits(longer, "test", "", reply))
+    bench.check_replay()

@@ -478,7 +478,8 @@ def fingerprint(state: State) -> list[Any]:
         for agent, order in state.backlog.orders.items()
     }
     edges = {parent: set(tasks) for parent, tasks in state.dependencies.children.items()}
-    return [state.digest(), orders, edges, dict(state.slots._limits)]
+    recent = list(state.stats.agents)
+    return [state.digest(), orders, edges, dict(state.slots._limits), recent]
 
 
 class _Faults(logging.Handler):
