@@ -165,6 +165,9 @@ class SchedulerSettings(Section):
     max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1
     aging_ms: Annotated[int, Field(strict=True, ge=0, le=TIMEOUT_MS_MAX)] = 0
     start_paused: bool = False
+    max_queue_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 1 << 30
+    max_ended_tasks: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
+    max_ended_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 64 << 20
 
 
 class WebhookSettings(Section):
@@ -294,6 +297,9 @@ class Settings(Section):
             per_key=agent.max_jobs_per_profile or s.max_per_key,
             aging_ms=s.aging_ms,
             browsers=agent.max_concurrent_browsers or 0,
+            queued_bytes=s.max_queue_bytes,
+            ended=s.max_ended_tasks,
+            ended_bytes=s.max_ended_bytes,
         )
 
     def chats(self) -> TypeSettings:

@@ -1,9 +1,10 @@
 """Admission: who may enter, and what the limits are.
 
 In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
-`batch_submitted`, `batch_rejected`, `batch_finished`, `config_changed`, and `task_cancelled` for
-what is replaced, cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks
-count toward the caps, that one key never makes two tasks, and that no cycle of dependencies exists.
+`batch_submitted`, `batch_rejected`, `refusals_counted` for those beyond a rate, `batch_finished`,
+`config_changed`, and `task_cancelled` for what is replaced, cancelled with its batch, or doomed as
+it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
+tasks, and that no cycle of dependencies exists.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import check_cycles, decide_dependencies, decide_doom, resolve
-from rota.domain.task import TERMINAL, WAITING
+from rota.domain.refusals import WINDOW_US, Refusals
+from rota.domain.task import CANCELLED, TERMINAL, WAITING
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
 from rota.projections.control import limits_to
@@ -44,9 +46,10 @@ class AdmissionActor(CooperativeActor):
         *,
         new_id: Callable[[], str],
         archive: Archive,
+        call_at: Callable[[int, Callable[[], None]], Any],
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take ids from `new_id`; find what has left memory in `archive`.
+        """Take ids from `new_id`; find what has left memory in `archive`; wake by `call_at`.
 
         `look` looks whether the clock was set: a deadline is judged by the time that it tells now.
         """
@@ -54,6 +57,8 @@ class AdmissionActor(CooperativeActor):
         self._journal = journal
         self._new_id = new_id
         self._archive = archive
+        self._call_at = call_at
+        self._refusals = journal.state.stats.uncounted = Refusals()
         self._look = look
 
     def on_receive(self, message: Any) -> None:
@@ -71,6 +76,8 @@ class AdmissionActor(CooperativeActor):
             self._answer(message.reply, lambda: self._cancel_batch(message))
         elif kind is m.ChangeLimits:
             self._change_limits(message)
+        elif kind is m.CountRefusals or kind is m.LookAgain:
+            self._count_refusals()
 
     def _answer(self, reply: m.Reply, do: Callable[[], Any]) -> None:
         try:
@@ -122,9 +129,15 @@ class AdmissionActor(CooperativeActor):
         if type(event) is e.TaskRejected:
             if command.wanted_id is not None:
                 event = event._replace(task=self._new_id())  # the wanted one stays free
-            record = self._journal.record(event, by=command.by)
+            now = self._journal.now()
+            counted = not self._refusals.has_room(now)
+            if counted:
+                self._refusals.count_task(command.agent)
+                self._count_later(now)
+            else:
+                self._journal.record(event, by=command.by)
             details = {"agentId": command.agent, **self._fullness()}
-            return m.Refused(event.task, record.at, event.code, event.error, details)
+            return m.Refused(event.task, now, event.code, event.error, details, counted)
         assert type(event) is e.TaskSubmitted
         events: list[e.Event] = []
         replaced = self._replaced(command)
@@ -134,8 +147,12 @@ class AdmissionActor(CooperativeActor):
             event = event._replace(position=left + 1)
         events += [event, *decide_doom(event, prospects, replaced)]
         record = self._journal.record(*events, by=command.by)
-        task = state.tasks.by_id[task_id]
-        return m.Admitted(task_id, event.position, record.at, task.state.value)
+        return m.Admitted(task_id, event.position, record.at, self._state_of(task_id))
+
+    def _state_of(self, task_id: str) -> str:
+        """Give the state of a task that was just taken; a doomed one may have left memory."""
+        task = self._journal.state.tasks.get(task_id)
+        return task.state.value if task is not None else CANCELLED.value
 
     def _fullness(self) -> dict[str, int]:
         """Tell who was refused how much waits, and how much may."""
@@ -206,10 +223,7 @@ class AdmissionActor(CooperativeActor):
         batch_id = self._new_batch_id()
         full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
         if full is not None:
-            size = len(batch.tasks)
-            self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
-            details = {"batchId": batch_id, "size": size, **self._fullness()}
-            raise QueueFull(full, details=details)
+            raise self._refused_batch(batch, batch_id, full)
         ids: dict[str, None] = {}
         for command in batch.tasks:
             ids[self._fresh_id(command, ids)] = None
@@ -229,11 +243,21 @@ class AdmissionActor(CooperativeActor):
             for doom in decide_doom(task, each)
         ]
         at = self._journal.record(submitted, *tasks, *doomed, by=batch.by).at
-        states = [state.tasks.by_id[task_id].state.value for task_id in ids]
-        answers = [
-            m.Admitted(t.task, t.position, at, word) for t, word in zip(tasks, states, strict=True)
-        ]
+        answers = [m.Admitted(t.task, t.position, at, self._state_of(t.task)) for t in tasks]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
+
+    def _refused_batch(self, batch: SubmitBatch, batch_id: str, full: str) -> QueueFull:
+        """Record that a batch found no room, or count it; the error names only what is recorded."""
+        size, now = len(batch.tasks), self._journal.now()
+        details: dict[str, Any] = {"size": size, **self._fullness()}
+        if self._refusals.has_room(now):
+            event = e.BatchRejected(batch_id, size, "queue_full", full)
+            self._journal.record(event, by=batch.by)
+            details["batchId"] = batch_id
+        else:
+            self._refusals.count_batch()
+            self._count_later(now)
+        return QueueFull(full, details=details)
 
     def _new_batch_id(self) -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
@@ -290,6 +314,29 @@ class AdmissionActor(CooperativeActor):
         events = [decide_cancel(task, reason, "batch_cancelled") for task in live]
         self._journal.record(*events, by=message.by)
         return len(live)
+
+    # -- refusals without a record
+
+    def _count_later(self, now: int) -> None:
+        """Have what was counted recorded in a second, unless that is under way."""
+        if self._refusals.tasks + self._refusals.batches == 1:
+            self._call_at(now + WINDOW_US, self._count_now)
+
+    def _count_now(self) -> None:
+        if not self.stopped:
+            self.actor_ref.tell(m.CountRefusals())
+
+    def _count_refusals(self) -> None:
+        self._journal.check_open()
+        event = self._refusals.fact()
+        if event is None:
+            return
+        before = self._journal.state.seq
+        try:
+            self._journal.record(event)
+        finally:
+            if self._journal.state.seq > before:
+                self._refusals.clear()
 
     # -- limits
 

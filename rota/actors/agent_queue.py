@@ -23,7 +23,7 @@ from rota.actors.messages import (
     TaskWaits,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.admission import duplicate, why_full
+from rota.domain.admission import check_pauses, duplicate, why_full
 from rota.domain.attempts import (
     decide_cancel,
     decide_expiry,
@@ -33,6 +33,7 @@ from rota.domain.attempts import (
 )
 from rota.domain.commands import PULL
 from rota.domain.events import AgentPaused, AgentResumed
+from rota.domain.restoring import fields_of_batch, fields_of_task
 from rota.errors import NotFound, QueueFull, RequestError
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
+    from rota.actors.archive import Archive
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.events import Event
+    from rota.domain.events import Event, TaskRevived
     from rota.domain.task import Task
 
 
@@ -50,10 +52,16 @@ class QueueActor(CooperativeActor):
     """Keeps one agent's queue."""
 
     def __init__(
-        self, runtime: Runtime, journal: Journal, agent: str, dispatcher: ActorRef[Any]
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        agent: str,
+        dispatcher: ActorRef[Any],
+        archive: Archive,
     ) -> None:
-        """Keep the queue of `agent`."""
+        """Keep the queue of `agent`; find what is to be revived in `archive`."""
         super().__init__(runtime)
+        self._archive = archive
         self._journal = journal
         self._agent = agent
         self._dispatcher = dispatcher
@@ -94,7 +102,8 @@ class QueueActor(CooperativeActor):
 
     def _decide(self, message: CancelTask | ReviveTask, decide: Callable[[Task], Event]) -> None:
         """Record what somebody asked for, or refuse it."""
-        task = self._find(message.task)
+        is_revival = type(message) is ReviveTask
+        task = (self._archive.whole_task if is_revival else self._find)(message.task)
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})
@@ -114,13 +123,28 @@ class QueueActor(CooperativeActor):
         full = why_full(state.backlog, state.control.limits, (task.agent,))
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
-        return event
+        return event if task.id in state.tasks.by_id else self._with_all(event, task)
+
+    def _with_all(self, event: TaskRevived, task: Task) -> TaskRevived:
+        """Write into a revival what has left memory: the task, and its batch if that has, too."""
+        batch_id = task.plan.batch if task.plan is not None else None
+        batch = None
+        if batch_id is not None and self._journal.state.batches.get(batch_id) is None:
+            batch = self._archive.batch(batch_id)
+        fields = fields_of_batch(batch) if batch is not None else None
+        return event._replace(restored=fields_of_task(task), restored_batch=fields)
 
     def _find(self, task_id: str) -> Task | None:
         return self._journal.state.tasks.get(task_id)
 
     def _pause(self, message: PauseAgent) -> None:
-        if self._agent not in self._journal.state.control.paused:
+        paused = self._journal.state.control.paused
+        if self._agent not in paused:
+            try:
+                check_pauses(len(paused))
+            except RequestError as error:
+                self._journal.refuse(message.reply, error)
+                return
             self._journal.record(AgentPaused(self._agent, message.reason), by=message.by)
         self._journal.answer(message.reply, self._agent)
 

@@ -1,7 +1,7 @@
 """Tasks and batches by id: from memory, or from the log if they have left memory.
 
 What leaves memory before its last record is durable is kept in the attic until then: the log would
-tell of an earlier time.
+tell of an earlier time. What was read from the log last is kept, up to a count and a size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from rota.actors.recovery import batch_from_log, task_from_log
 from rota.domain.batch import Batch
+from rota.domain.fold import carry_over
+from rota.domain.packed import weight_of
 from rota.domain.task import Task
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 READ_KEPT = 16
+READ_BYTES_MAX = 8 << 20
 
 
 class Archive:
@@ -29,7 +32,7 @@ class Archive:
         self._tasks = journal.state.tasks
         self._batches = journal.state.batches
         self._log = log
-        self._attic: dict[str, tuple[int, Task | Batch]] = {}
+        self._attic: dict[str, tuple[int, int, Task | Batch]] = {}  # seq, shift, what left
         self._read: dict[str, Task] = {}
         self._read_at = 0
         self._tasks.on_forgotten = self._batches.on_forgotten = self._put_away
@@ -44,8 +47,21 @@ class Archive:
             return kept if isinstance(kept, Task) else None
         return self._from_log(task_id)
 
+    def lately(self, task_id: str) -> Task | None:
+        """Give a task that is in memory, or was when the last records were made."""
+        task = self._tasks.get(task_id) or self._kept(task_id)
+        return task if isinstance(task, Task) else None
+
+    def whole_task(self, task_id: str) -> Task | None:
+        """Give a task that is to live again, with the counts of what it said."""
+        task = self.lately(task_id)
+        if task is None:
+            steps = self._journal.state.steps
+            task = task_from_log(self._log, task_id, steps, is_whole=True)
+        return task
+
     def _from_log(self, task_id: str) -> Task | None:
-        """Read a task from the log; what was read last is kept, for it cannot change any more."""
+        """Read a task from the log; one that has ended changes only if it comes back to memory."""
         steps = self._journal.state.steps
         if self._read_at != steps.shift:  # they are told by another clock
             self._read_at = steps.shift
@@ -53,9 +69,12 @@ class Archive:
         task = self._read.pop(task_id, None) or task_from_log(self._log, task_id, steps)
         if task is not None and task.is_terminal:
             self._read[task_id] = task
-            if len(self._read) > READ_KEPT:
+            while len(self._read) > READ_KEPT or self._read_bytes() > READ_BYTES_MAX:
                 del self._read[next(iter(self._read))]
         return task
+
+    def _read_bytes(self) -> int:
+        return sum(map(weight_of, self._read.values()))
 
     def batch(self, batch_id: str) -> Batch | None:
         """Give a batch."""
@@ -78,15 +97,27 @@ class Archive:
         task = self.task(subject)
         return task if task is not None else self.batch(subject)
 
-    def _put_away(self, subject: Task | Batch) -> None:
-        """Keep what is leaving memory until the log can tell of it."""
+    def release(self) -> None:
+        """Let go of what the log can tell of by now."""
         durable, attic = self._journal.durable_seq, self._attic
         while attic and attic[oldest := next(iter(attic))][0] <= durable:
             del attic[oldest]
+
+    def _put_away(self, subject: Task | Batch) -> None:
+        """Keep what is leaving memory until the log can tell of it."""
+        self._read.pop(subject.id, None)  # as it was before it came back
         seq = self._journal.state.seq
-        if seq > durable:
-            attic[subject.id] = (seq, subject)
+        if seq > self._journal.durable_seq:
+            self._attic.pop(subject.id, None)
+            self._attic[subject.id] = (seq, self._journal.state.steps.shift, subject)
 
     def _kept(self, subject: str) -> Task | Batch | None:
-        seq, kept = self._attic.get(subject, (0, None))
-        return kept if seq > self._journal.durable_seq else None
+        seq, told_at, kept = self._attic.get(subject, (0, 0, None))
+        if kept is None or seq <= self._journal.durable_seq:
+            return None
+        shift = self._journal.state.steps.shift
+        if shift != told_at:  # its moments are told by another clock
+            by_us = shift - told_at
+            carry_over(kept, by_us) if isinstance(kept, Task) else kept.carry_over(by_us)
+            self._attic[subject] = (seq, shift, kept)
+        return kept

@@ -21,6 +21,7 @@ from rota.actors.messages import (
 )
 from rota.actors.runtime import CooperativeActor
 from rota.domain import events as e
+from rota.domain.admission import check_pauses
 from rota.domain.attempts import (
     decide_assignment,
     decide_expiry,
@@ -28,6 +29,7 @@ from rota.domain.attempts import (
     decide_queue_timeout,
 )
 from rota.domain.dispatch import Turns
+from rota.errors import RequestError
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
@@ -125,8 +127,14 @@ class DispatcherActor(CooperativeActor):
         self.subject = ""
 
     def _pause_type(self, message: PauseType) -> None:
-        name = message.type
-        if message.paused != (name in self._journal.state.control.paused_types):
+        name, paused = message.type, self._journal.state.control.paused_types
+        if message.paused and name not in paused:
+            try:
+                check_pauses(len(paused))
+            except RequestError as error:
+                self._journal.refuse(message.reply, error)
+                return
+        if message.paused != (name in paused):
             event = e.TypePaused(name, message.reason) if message.paused else e.TypeResumed(name)
             self._journal.record(event, by=message.by)
             self.reset()

@@ -65,13 +65,18 @@ class BatchAdmitted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """One task was not taken."""
+    """One task was not taken; one that was only `counted` has no record under its id."""
 
     task: str
     created_at: int
     code: str
     error: str
     details: dict[str, Any]
+    counted: bool = False
+
+
+class CountRefusals(NamedTuple):
+    """Record how many were refused without a record of their own."""
 
 
 class FinishBatch(NamedTuple):

@@ -100,19 +100,23 @@ def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
     return None
 
 
-def task_from_log(log: EventLog, task_id: str, steps: Steps | None = None) -> Task | None:
+def task_from_log(
+    log: EventLog, task_id: str, steps: Steps | None = None, *, is_whole: bool = False
+) -> Task | None:
     """Rebuild one task from its own records, for those that have left memory.
 
-    Its moments are told by the clock as it is after `steps`, like those of a task in memory.
+    Its moments are told by the clock as it is after `steps`, like those of a task in memory. What
+    it said is left out but for its last report: it counts only while a task lives, and a whole one
+    may live again.
     """
     task: Task | None = None
     before = 0
     report = b""
     for item in stored_of(log, task_id):
         kind = kind_at_a_glance(item.body)
-        if kind == b"task_logged":
-            continue  # lines are counted only while a task lives
-        if kind == b"task_progressed":
+        if kind == b"task_logged" and not is_whole:
+            continue
+        if kind == b"task_progressed" and not is_whole:
             report = item.body
             continue
         record = decode(item.body)
@@ -144,7 +148,7 @@ def batch_from_log(log: EventLog, batch_id: str, steps: Steps | None = None) -> 
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)
         elif isinstance(event, BatchFinished) and batch is not None:
-            batch.finished_at = record.at
+            batch.finished_at, batch.finished_seq = record.at, record.seq
             batch.fates = {
                 "succeeded": event.succeeded,
                 "failed": event.failed,

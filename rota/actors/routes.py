@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
+    from rota.actors.archive import Archive
     from rota.actors.journal import Journal
     from rota.domain.events import Record
     from rota.domain.task import Task
@@ -35,6 +36,7 @@ class Cast(Protocol):
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
+    archive: Archive
 
     def queue(self, agent: str) -> ActorRef[Any]:
         """Give the agent's queue, started if need be."""
@@ -87,8 +89,9 @@ class Routes:
     # -- as soon as it is recorded
 
     def _submitted(self, record: Record) -> None:
-        event: e.TaskSubmitted = record.event  # type: ignore[assignment]
-        self._enters(self._tasks.by_id[event.task])
+        task = self._of(record)
+        if task is not None:  # it may be doomed, and gone
+            self._enters(task)
 
     def _enters(self, task: Task) -> None:
         """Tell of a task that is new, or lives again."""
@@ -292,4 +295,4 @@ class Routes:
             yield due, m.TimeOutAttempt(task.id, task.token)
 
     def _of(self, record: Record) -> Task | None:
-        return self._tasks.get(record.event.task)  # type: ignore[union-attr]
+        return self._cast.archive.lately(record.event.task)  # type: ignore[union-attr]

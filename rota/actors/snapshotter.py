@@ -2,12 +2,13 @@
 
 The small projections are copied at one instant; tasks are written out a slice at a time, and a
 task about to change is written out just before (copy on write), so the snapshot is of that one
-instant and the loop is never held for long. Keys never change, they are only replaced, so a list of
-them is a copy. A snapshot is a cache: one that is not finished is dropped.
+instant and the loop is never held for long. Keys never change, they are only replaced, so a copy of
+their table will do. A snapshot is a cache: one that is not finished is dropped.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import orjson
@@ -36,9 +37,10 @@ class Snapshotter:
         self._state = state
         self._blob = bytearray(orjson.dumps(state.dump_head())[:-1] + b',"tasks":[')
         self._tasks = list(state.tasks)
-        self._keys = list(state.keys.held.items())
+        self._keys = state.keys.rows()
         self._rows: dict[str, bytes] = {}
-        self._at = self._key_at = 0
+        self._at = 0
+        self._keys_begun = self._keys_written = False
         self._stopped = False
         state.tasks.before_change = self._write
 
@@ -52,15 +54,16 @@ class Snapshotter:
             self._slice_tasks()
             if self._at < len(self._tasks):
                 return None
-        if self._key_at == 0:
+        if not self._keys_begun:
+            self._keys_begun = True
             self._blob += b'],"keys":['
-        if self._key_at < len(self._keys):
-            held = self._keys[self._key_at : self._key_at + SLICE_KEYS]
-            rows = [[*name, *each] for name, each in held]
-            self._append(self._key_at, orjson.dumps(rows)[1:-1])
-            self._key_at += SLICE_KEYS
-            if self._key_at < len(self._keys):
-                return None
+        part = list(islice(self._keys, SLICE_KEYS))
+        rows = [row for row in part if row is not None]
+        if rows:
+            self._append(self._keys_written, orjson.dumps(rows)[1:-1])
+            self._keys_written = True
+        if len(part) == SLICE_KEYS:
+            return None
         self.stop()
         self._blob += b"]}"
         return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, self._blob)
@@ -75,11 +78,11 @@ class Snapshotter:
             size += len(rows[-1])
             if size >= SLICE_BYTES:
                 break
-        self._append(self._at, b",".join(rows))
+        self._append(self._at > 0, b",".join(rows))
         self._at += len(rows)
 
-    def _append(self, at: int, rows: bytes) -> None:
-        if at:
+    def _append(self, is_more: bool, rows: bytes) -> None:  # noqa: FBT001
+        if is_more:
             self._blob += b","
         self._blob += rows
 

@@ -21,7 +21,9 @@ from rota.actors.dispatcher import DispatcherActor
 from rota.actors.failover import Door, Failover, Unreadable
 from rota.actors.journal import Journal
 from rota.actors.mending import Mending, Stops
+from rota.actors.queues import Queues
 from rota.actors.recovery import rebuild_whole
+from rota.actors.retention import Retention
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshots import Snapshots
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.system")
 
-QUEUE_ACTORS_IDLE_MAX = 2048
 HURRY_RECORDS = 4
 """A last group of so few records means that requests come one by one."""
 IDS_APART_US = 10_000_000
@@ -105,7 +106,7 @@ class Shard:
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
-        self._queues: dict[str, ActorRef[Any]] = {}
+        self._queues = Queues(self._start_queue)
         self._snapshots = Snapshots(host, snapshot_every)
         self._group_records = 0
         self._ids_clear_at = 0
@@ -142,7 +143,8 @@ class Shard:
         self.runtime = Runtime(self._host.call_soon, self._actor_failed)
         self._keep_books(state, head)
         self.runtime.idle.append(self.journal.flush)
-        self._queues = {}
+        self._queues = Queues(self._start_queue)
+        self._retention = Retention(self.journal, self.archive, self._host.call_at)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         host, look = self._host, self.timekeeper.look
@@ -163,7 +165,12 @@ class Shard:
             find=self.archive.either,
         )
         self.admission = AdmissionActor.start(
-            runtime, journal, new_id=self._new_id, archive=self.archive, look=look
+            runtime,
+            journal,
+            new_id=self._new_id,
+            archive=self.archive,
+            call_at=self._host.call_at,
+            look=look,
         )
         routes.install(journal)
         self.mending = Mending(journal, routes, self, self._host)
@@ -199,21 +206,11 @@ class Shard:
     # -- what the outside asks ---------------------------------------------------------------
 
     def queue(self, agent: str) -> ActorRef[Any]:
-        """Give the agent's queue, starting it if need be and retiring idle ones."""
-        if self.degraded:
-            return self.admission
-        ref = self._queues.get(agent)
-        if ref is None:
-            if len(self._queues) >= QUEUE_ACTORS_IDLE_MAX + 2 * len(self.state.backlog.orders):
-                self._retire_idle_queues()
-            ref = QueueActor.start(self.runtime, self.journal, agent, self.dispatcher)
-            self._queues[agent] = ref
-        return ref
+        """Give the agent's queue, started if need be."""
+        return self.admission if self.degraded else self._queues.of(agent)
 
-    def _retire_idle_queues(self) -> None:
-        orders = self.state.backlog.orders
-        idle = [a for a, r in self._queues.items() if a not in orders and r.actor_inbox.empty()]
-        retire([self._queues.pop(agent) for agent in idle])
+    def _start_queue(self, agent: str) -> ActorRef[Any]:
+        return QueueActor.start(self.runtime, self.journal, agent, self.dispatcher, self.archive)
 
     def hurry(self) -> None:
         """Handle and hand over what waits now, if requests come so rarely that no group forms."""
@@ -250,6 +247,8 @@ class Shard:
         if self.degraded:
             return
         self.journal.committed(report.seq)
+        self._retention.committed()
+        self._queues.retire_idle()
         self._group_records = report.records
         self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
         self._snapshots.look(self.journal, self._line)
@@ -267,7 +266,7 @@ class Shard:
             self.runtime, failure
         )
         self.pool = self.webhook = self.timer = door
-        self._queues = {}
+        self._queues = Queues(self._start_queue)
         self.state = self.archive = cast("Any", Unreadable(failure))
         self.failover.begin(
             self._line,
@@ -308,6 +307,7 @@ class Shard:
             self.journal.stop(error)
 
     def _drop_actors(self, reason: str) -> None:
+        self._retention.stop()
         self._snapshots.drop()
         body_of(self.pool).abort_all(reason)
         self._retire_actors(reason)
@@ -349,6 +349,7 @@ class Shard:
             self.failover.close()
             done()
             return
+        self.admission.tell(m.CountRefusals())
         while self.runtime.ready:
             self.runtime.run()
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:

@@ -254,9 +254,14 @@ class RotaClient:
         """Say what is paused."""
         return self._get("/v1/scheduler")
 
-    def agents(self) -> Json:
-        """Give the agents, with what each has waiting and in flight."""
-        return self._get("/v1/agents")
+    def agents(
+        self, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Json:
+        """Give a page of agents, by name, with what each has waiting and in flight.
+
+        `state` is busy, waiting, inflight or paused; `nextCursor` leads to the next page.
+        """
+        return self._get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
     def types(self) -> Json:
         """Give the types of tasks, with their settings and what each has in flight."""

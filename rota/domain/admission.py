@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
+BYTES_FULL = "rejected: global queue full: what waits has as many bytes as maxQueueBytes allows"
+PAUSES_MAX = 10_000
+"""How many agents, and how many types, are paused at most."""
 KEYS_MAX = 1_000_000
 """How many idempotency and dedup keys are held at most."""
 
 
 class WaitingCounts(Protocol):
-    """How many tasks wait."""
+    """How many tasks wait, and how many bytes they take."""
 
     total: int
+    bytes: int
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's waiting tasks."""
@@ -53,7 +57,12 @@ def why_full(waiting: WaitingCounts, limits: Limits, agents: Iterable[str]) -> s
     for agent, count in wanted.items():
         if waiting.of_agent(agent) + count > limits.queued_per_agent:
             return AGENT_FULL
-    return None
+    return BYTES_FULL if _has_bytes_enough(waiting, limits) else None
+
+
+def _has_bytes_enough(waiting: WaitingCounts, limits: Limits) -> bool:
+    """Whether what waits takes all the bytes it may: one request more than that is let in."""
+    return 0 < limits.queued_bytes <= waiting.bytes
 
 
 def decide_submission(
@@ -71,6 +80,8 @@ def decide_submission(
         return rejected(command, task_id, GLOBAL_FULL)
     if waiting.of_agent(command.agent) >= limits.queued_per_agent:
         return rejected(command, task_id, AGENT_FULL)
+    if _has_bytes_enough(waiting, limits):
+        return rejected(command, task_id, BYTES_FULL)
     return submitted(
         command, task_id, waiting.total + 1, at=at, depends=depends, prospects=prospects
     )
@@ -176,7 +187,7 @@ def submitted_batch(batch: SubmitBatch, batch_id: str, ids: list[str]) -> e.Batc
 
 
 def rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
-    """Write down a task that found no room."""
+    """Write down that a task found no room, and nothing of what it was to do."""
     return e.TaskRejected(
         task=task_id,
         agent=command.agent,
@@ -184,12 +195,7 @@ def rejected(command: SubmitTask, task_id: str, error: str) -> e.TaskRejected:
         code="queue_full",
         error=error,
         priority=command.priority,
-        params=command.params,
         dialect=command.dialect,
-        tab=command.tab,
-        ref=command.ref,
-        callback=command.callback,
-        deadline=command.deadline,
     )
 
 
@@ -212,6 +218,13 @@ def check_keys(held: int) -> None:
     if held >= KEYS_MAX:
         msg = f"{KEYS_MAX} idempotency and dedup keys are held already"
         raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
+
+
+def check_pauses(paused: int) -> None:
+    """Refuse one more pause when too many are held. Raises QueueFull."""
+    if paused >= PAUSES_MAX:
+        msg = f"{PAUSES_MAX} are paused already; resume some, or pause the scheduler"
+        raise QueueFull(msg, code="too_many_pauses", details={"max": PAUSES_MAX})
 
 
 def duplicate(key: str, task_id: str) -> Conflict:

@@ -21,6 +21,7 @@ class Batch:
         "dialect",
         "fates",
         "finished_at",
+        "finished_seq",
         "id",
         "idempotency",
         "parallelism",
@@ -38,7 +39,7 @@ class Batch:
         self.idempotency = event.idempotency
         self.by = record.by
         self.created_at = record.at
-        self.finished_at = 0
+        self.finished_at = self.finished_seq = 0
         self.fates = dict.fromkeys(FATES, 0)
 
     @property

@@ -105,12 +105,18 @@ SETTINGS = {
     "per_key": "maxPerKey",
     "aging_ms": "agingMs",
     "browsers": "maxConcurrentBrowsers",
+    "queued_bytes": "maxQueueBytes",
+    "ended": "maxEndedTasks",
+    "ended_bytes": "maxEndedBytes",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
 
 class Limits(NamedTuple):
-    """The numbers that admission and dispatch go by; changed only by an event."""
+    """The numbers that admission, dispatch and retention go by; changed only by an event.
+
+    The last three are 0 for no bound, as in logs that were written before there were any.
+    """
 
     queued: int = 1000
     queued_per_agent: int = 100
@@ -123,3 +129,6 @@ class Limits(NamedTuple):
     per_key: int = 1
     aging_ms: int = 0
     browsers: int = 0
+    queued_bytes: int = 0
+    ended: int = 0
+    ended_bytes: int = 0

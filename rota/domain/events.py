@@ -117,6 +117,18 @@ class BatchRejected(NamedTuple):
     error: str
 
 
+class RefusalsCounted(NamedTuple):
+    """So many tasks and batches were refused and have no record of their own.
+
+    `agents` says whose tasks they were, `others` how many were those of agents not named there.
+    """
+
+    tasks: int
+    agents: dict[str, int]
+    others: int = 0
+    batches: int = 0
+
+
 class BatchFinished(NamedTuple):
     """Every task of the batch has ended; so many in each way."""
 
@@ -166,7 +178,11 @@ class TaskSubmitted(NamedTuple):
 
 
 class TaskRejected(NamedTuple):
-    """Admission refused a task; it never enters a queue."""
+    """Admission refused a task; it never enters a queue.
+
+    What the task would have done is not kept: older records have it, in the fields from `params`
+    on but `dialect`.
+    """
 
     task: str
     agent: str
@@ -199,10 +215,15 @@ class TaskDelayed(NamedTuple):
 
 
 class TaskRevived(NamedTuple):
-    """Somebody gave a failed task a new life: it is ready, and its attempts count anew."""
+    """Somebody gave a failed task a new life: it is ready, and its attempts count anew.
+
+    `restored` are the fields of a task that had left memory, `restored_batch` those of its batch.
+    """
 
     task: str
     agent: str
+    restored: dict[str, Any] | None = None
+    restored_batch: dict[str, Any] | None = None
 
 
 class TaskAssigned(NamedTuple):
@@ -360,6 +381,7 @@ Event = (
     | SchedulerResumed
     | BatchSubmitted
     | BatchRejected
+    | RefusalsCounted
     | BatchFinished
     | TaskSubmitted
     | TaskRejected

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
 from rota.domain.commands import PULL
+from rota.domain.packed import packed
 from rota.domain.task import (
     ASSIGNED,
     BLAMELESS,
@@ -44,7 +45,7 @@ def born(record: e.Record) -> Task:
     task.id = event.task
     task.agent = event.agent
     task.action = event.action
-    task.params = event.params
+    task.params_json = packed(event.params)
     task.priority = event.priority
     task.dialect = event.dialect
     task.tab = event.tab
@@ -56,9 +57,9 @@ def born(record: e.Record) -> Task:
     task.created_seq = record.seq
     task.rank = event.priority
     task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
-    task.interruptions = task.next_at = task.spent_before = 0
+    task.interruptions = task.next_at = task.spent_before = task.weight = 0
     task.holds = False
-    task.result = task.error_details = task.notes = task.plan = task.waits = None
+    task.result_json = task.error_details = task.notes = task.plan = task.waits = None
     if type(event) is e.TaskSubmitted:
         task.executor = event.executor
         task.position = event.position
@@ -66,7 +67,7 @@ def born(record: e.Record) -> Task:
         task.on_interrupt = event.on_interrupt
         task.state = READY
         task.error = task.error_code = None
-        task.finished_at = 0
+        task.finished_at = task.ended_seq = 0
         if event.waits is not None or event[_PLAN_FROM:] != NO_PLAN:
             _plan(record, event, task)
             return task
@@ -77,7 +78,7 @@ def born(record: e.Record) -> Task:
         task.timeout_ms = task.on_interrupt = None
         task.state = REJECTED
         task.error, task.error_code = rejected.error, rejected.code
-        task.finished_at = record.at
+        task.finished_at, task.ended_seq = record.at, record.seq
     task.lane = lane_of(task.executor, task.action)
     return task
 
@@ -109,7 +110,7 @@ def _delayed(record: e.Record, task: Task) -> None:
 def _revived(record: e.Record, task: Task) -> None:
     task.state = READY
     task.ready_at = record.at
-    task.finished_at = task.next_at = task.interruptions = 0
+    task.finished_at = task.ended_seq = task.next_at = task.interruptions = 0
     task.spent_before = task.attempt
     task.error = task.error_code = task.error_details = None
 
@@ -131,15 +132,15 @@ def _started(record: e.Record, task: Task) -> None:
 def _succeeded(record: e.Record, task: Task) -> None:
     event: e.TaskSucceeded = record.event  # type: ignore[assignment]
     task.state = SUCCEEDED
-    task.finished_at = record.at
-    task.result = event.result
+    task.finished_at, task.ended_seq = record.at, record.seq
+    task.result_json = packed(event.result)
     task.error = task.error_code = task.error_details = None
 
 
 def _failed(record: e.Record, task: Task) -> None:
     event: e.TaskFailed = record.event  # type: ignore[assignment]
     task.state = FAILED
-    task.finished_at = record.at
+    task.finished_at, task.ended_seq = record.at, record.seq
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
@@ -153,7 +154,7 @@ def _attempt_failed(record: e.Record, task: Task) -> None:
 def _expired(record: e.Record, task: Task) -> None:
     event: e.TaskExpired = record.event  # type: ignore[assignment]
     task.state = FAILED
-    task.finished_at = record.at
+    task.finished_at, task.ended_seq = record.at, record.seq
     task.error, task.error_code = event.error, f"{event.clock}_exceeded"
     task.error_details = None
 
@@ -161,7 +162,7 @@ def _expired(record: e.Record, task: Task) -> None:
 def _cancelled(record: e.Record, task: Task) -> None:
     event: e.TaskCancelled = record.event  # type: ignore[assignment]
     task.state = CANCELLED
-    task.finished_at = record.at
+    task.finished_at, task.ended_seq = record.at, record.seq
     task.error = task.error_code = task.error_details = None
     if event.reason:
         task.error, task.error_code = event.reason, event.code or "cancelled"

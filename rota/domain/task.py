@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rota.domain.commands import BROWSER_TYPES, BROWSERS_LIMIT, PULL, PUSH_LIMIT
+from rota.domain.packed import unpacked
 
 
 class TaskState(StrEnum):
@@ -134,7 +135,8 @@ class Task:
     `entry` is the backlog's mark (the seq of its entry in the queue, -1 while it waits outside of
     it, 0 when it does not wait) and `holds` the slots' (it holds a slot); they make leaving a queue
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
-    None once it is not blocked; `rank` is its priority, aged if priorities age.
+    None once it is not blocked; `rank` is its priority, aged if priorities age. `ended_seq` is the
+    record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
     """
 
     __slots__ = (
@@ -148,6 +150,7 @@ class Task:
         "created_seq",
         "deadline",
         "dialect",
+        "ended_seq",
         "entry",
         "error",
         "error_code",
@@ -161,14 +164,14 @@ class Task:
         "next_at",
         "notes",
         "on_interrupt",
-        "params",
+        "params_json",
         "plan",
         "position",
         "priority",
         "rank",
         "ready_at",
         "ref",
-        "result",
+        "result_json",
         "spent_before",
         "started_at",
         "state",
@@ -176,13 +179,14 @@ class Task:
         "timeout_ms",
         "token",
         "waits",
+        "weight",
     )
 
     id: str
     agent: str
     action: str
     executor: str
-    params: dict[str, Any] | None
+    params_json: bytes | None
     priority: int
     dialect: str
     tab: str | None
@@ -204,7 +208,8 @@ class Task:
     assigned_at: int
     started_at: int
     finished_at: int
-    result: Any
+    ended_seq: int
+    result_json: bytes | None
     error: str | None
     error_code: str | None
     error_details: dict[str, Any] | None
@@ -214,8 +219,20 @@ class Task:
     plan: Plan | None
     spent_before: int
     waits: set[str] | None
+    weight: int
     lane: Lane
     rank: int
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        """Give what it was submitted with, parsed anew."""
+        params: dict[str, Any] | None = unpacked(self.params_json)
+        return params
+
+    @property
+    def result(self) -> Any:
+        """Give its result, parsed anew."""
+        return unpacked(self.result_json)
 
     @property
     def is_terminal(self) -> bool:
@@ -241,6 +258,7 @@ class Task:
             self.created_seq,
             self.deadline,
             self.dialect,
+            self.ended_seq,
             self.entry,
             self.error,
             self.error_code,
@@ -253,13 +271,13 @@ class Task:
             self.next_at,
             None if self.notes is None else list(self.notes),
             self.on_interrupt,
-            self.params,
+            None if self.params_json is None else self.params_json.decode(),
             None if self.plan is None else list(self.plan),
             self.position,
             self.priority,
             self.ready_at,
             self.ref,
-            self.result,
+            None if self.result_json is None else self.result_json.decode(),
             self.spent_before,
             self.started_at,
             self.state,
@@ -267,6 +285,7 @@ class Task:
             self.timeout_ms,
             self.token,
             None if self.waits is None else sorted(self.waits),
+            self.weight,
         ]
 
     @classmethod
@@ -284,6 +303,7 @@ class Task:
             task.created_seq,
             task.deadline,
             task.dialect,
+            task.ended_seq,
             task.entry,
             task.error,
             task.error_code,
@@ -296,13 +316,13 @@ class Task:
             task.next_at,
             task.notes,
             task.on_interrupt,
-            task.params,
+            params,
             task.plan,
             task.position,
             task.priority,
             task.ready_at,
             task.ref,
-            task.result,
+            result,
             task.spent_before,
             task.started_at,
             task.state,
@@ -310,7 +330,10 @@ class Task:
             task.timeout_ms,
             task.token,
             waits,
+            task.weight,
         ) = row
+        task.params_json = None if params is None else params.encode()
+        task.result_json = None if result is None else result.encode()
         task.state = TaskState(task.state)
         task.waits = None if waits is None else set(waits)
         task.plan = None if task.plan is None else Plan(*task.plan)

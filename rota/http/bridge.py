@@ -99,12 +99,8 @@ class Bridge:
 
     async def retry(self, task_id: str, by: str) -> str:
         """Give a failed task a new life. Raises NotFound or Conflict."""
-        task = self.task(task_id)
-        if task_id not in self.shard.state.tasks.by_id:
-            details = {"taskId": task.id, "state": task.state.value}
-            msg = "the task ended too long ago to be retried"
-            raise Conflict(msg, details=details, hint="submit it again")
-        return await self._ask_queue(task.agent, m.ReviveTask, task_id, by)
+        agent = self.task(task_id).agent
+        return await self._ask_queue(agent, m.ReviveTask, task_id, by)
 
     async def submit_batch(self, command: SubmitBatch) -> m.BatchAdmitted:
         """Submit a batch, whole. Raises a RequestError."""

@@ -10,9 +10,8 @@ import asyncio
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rota.config import PAGE_BYTES_MAX
+from rota.domain.packed import weight_of
 from rota.domain.task import REJECTED
 from rota.errors import InvalidRequest
 
@@ -50,7 +49,7 @@ async def list_tasks(
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
     kept = call.bridge.shard.state.tasks
-    tasks = list(kept)
+    tasks = kept.in_order()
     end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
     found: list[Task] = []
     now = call.now()
@@ -116,8 +115,7 @@ def fitting(
     size = 0
     for task in tasks:
         rows.append(view(task))
-        if task.params is not None or task.result is not None:
-            size += len(orjson.dumps(rows[-1]))
+        size += weight_of(task)
         if size > PAGE_BYTES_MAX and task is not tasks[-1]:
             return rows, str(task.created_seq)
     return rows, cursor

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.alias_generators import to_camel
 
 from rota.clock import rfc3339
+from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL
 
@@ -114,9 +115,9 @@ def state_counts(batch: Batch, tasks: list[Task | None]) -> dict[str, int]:
 _PLAIN = (
     ("tab", "tabId"),
     ("ref", "ref"),
-    ("params", "params"),
+    ("params_json", "params"),
     ("callback", "callbackUrl"),
-    ("result", "result"),
+    ("result_json", "result"),
 )
 
 
@@ -127,7 +128,7 @@ def add_common(view: dict[str, Any], task: Task) -> None:
     for field, name in _PLAIN:
         value = getattr(task, field)
         if value is not None:
-            view[name] = value
+            view[name] = spliced(value) if type(value) is bytes else value
     if task.deadline is not None:
         view["deadline"] = rfc3339(task.deadline)
     view["createdAt"] = rfc3339(task.created_at)

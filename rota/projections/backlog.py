@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.domain.ordering import AgentOrder
+from rota.domain.packed import size_of
 from rota.domain.task import READY
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Backlog:
         self.orders: dict[str, AgentOrder] = {}
         self.aside: dict[str, int] = {}
         self.total = 0
+        self.bytes = 0
         self._aging_us = 0
         self.shift = 0
 
@@ -79,6 +81,7 @@ class Backlog:
         order = self.orders[task.agent]
         order.left(task)
         self.total -= 1
+        self.bytes -= size_of(task)
         if not order.waiting:
             del self.orders[task.agent]
 
@@ -119,15 +122,18 @@ class Backlog:
             order = self.orders[task.agent] = AgentOrder(seq)
         order.push(task)
         self.total += 1
+        self.bytes += size_of(task)
 
     def _set_aside(self, task: Task) -> None:
         task.entry = ASIDE
         self.aside[task.agent] = self.aside.get(task.agent, 0) + 1
         self.total += 1
+        self.bytes += size_of(task)
 
     def _take_back(self, task: Task) -> None:
         task.entry = 0
         self.total -= 1
+        self.bytes -= size_of(task)
         left = self.aside[task.agent] - 1
         if left:
             self.aside[task.agent] = left

@@ -1,11 +1,13 @@
 """The batches: which tasks belong together, and how many of them have ended in which way.
 
-A batch leaves memory as its tasks do, some time after all of them have ended. It owes one callback,
+A batch leaves memory as its tasks do, some time after all of them have ended, or earlier when the
+finished ones have more tasks in all than ended tasks may be in memory. It owes one callback,
 if it has an address for it, from its `batch_finished` on.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ class Batches:
         """Start empty."""
         self.by_id: dict[str, Batch] = {}
         self.ended: deque[tuple[int, str]] = deque()
+        self.ended_tasks = 0
+        self.ended_tasks_max = sys.maxsize
         self.on_forgotten: Callable[[Batch], None] | None = None
 
     def get(self, batch_id: str) -> Batch | None:
@@ -54,25 +58,42 @@ class Batches:
         batch = self._of(task)
         if batch is not None:
             batch.fates["failed"] -= 1
-            batch.finished_at = 0
+            self._reopen(batch)
         return batch
+
+    def bring_back(self, batch: Batch) -> None:
+        """Add a finished batch that had left memory."""
+        if batch.id not in self.by_id:
+            self.by_id[batch.id] = batch
+            self.ended_tasks += len(batch.tasks)
+
+    def _reopen(self, batch: Batch) -> None:
+        if batch.finished_at:
+            self.ended_tasks -= len(batch.tasks)
+            self.ended = deque(item for item in self.ended if item[1] != batch.id)
+        batch.finished_at = batch.finished_seq = 0
 
     def on_finished(self, record: Record) -> Batch | None:
         """Note that all of a batch has ended."""
         event: e.BatchFinished = record.event  # type: ignore[assignment]
         batch = self.by_id.get(event.batch)
         if batch is not None:
-            batch.finished_at = record.at
+            self._reopen(batch)
+            batch.finished_at, batch.finished_seq = record.at, record.seq
+            self.ended_tasks += len(batch.tasks)
             self.ended.append((record.at, batch.id))
         return batch
 
+    def is_crowded(self) -> bool:
+        """Whether the finished batches in memory have too many tasks."""
+        return len(self.ended) > 1 and self.ended_tasks > self.ended_tasks_max
+
     def forget(self, oldest: int) -> None:
-        """Drop what finished at `oldest` or before."""
-        while self.ended and self.ended[0][0] <= oldest:
-            finished_at, batch_id = self.ended.popleft()
-            batch = self.by_id.get(batch_id)
-            if batch is not None and batch.finished_at == finished_at:
-                del self.by_id[batch_id]
+        """Drop what finished at `oldest` or before, and the oldest of what is too much."""
+        while self.ended and (self.ended[0][0] <= oldest or self.is_crowded()):
+            batch = self.by_id.pop(self.ended.popleft()[1], None)
+            if batch is not None:
+                self.ended_tasks -= len(batch.tasks)
                 if self.on_forgotten is not None:
                     self.on_forgotten(batch)
 
@@ -94,5 +115,7 @@ class Batches:
     def load(self, rows: list[list[Any]]) -> None:
         """Take over what `dump` gave."""
         self.by_id = {batch.id: batch for batch in map(Batch.from_row, rows)}
-        ended = [(b.finished_at, b.id) for b in self.by_id.values() if b.finished_at]
-        self.ended = deque(sorted(ended))
+        ended = [batch for batch in self.by_id.values() if batch.finished_at]
+        ended.sort(key=lambda batch: batch.finished_seq)
+        self.ended = deque((batch.finished_at, batch.id) for batch in ended)
+        self.ended_tasks = sum(len(batch.tasks) for batch in ended)

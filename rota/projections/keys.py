@@ -2,16 +2,24 @@
 
 A key belongs to the principal who used it. An idempotency key is held until `IDEMPOTENCY_US` after
 its task or batch has ended, a dedup key while its task is active and until its own `until`. Both
-are forgotten by the time of the records, so a replay holds what the live server held. Moments are
-kept less the `shift` of the clock: a step of it changes none of them.
+are forgotten by the time of the records, so a replay holds what the live server held. There may be
+a million, so each is kept as a digest and a few packed bytes, and idempotency keys wait to be
+forgotten in the order of their ends, which is that of the records. Moments are kept less the
+`shift` of the clock, which whoever folds its steps sets: a step changes none of them.
 """
 
 from __future__ import annotations
 
+import re
+from collections import deque
+from hashlib import blake2b
 from heapq import heapify, heappop, heappush
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rota.domain import events as e
     from rota.domain.batch import Batch
     from rota.domain.events import Record
@@ -19,8 +27,14 @@ if TYPE_CHECKING:
 
 IDEMPOTENCY_US = 24 * 3600 * 1_000_000
 
-Name = tuple[str, str, str]
-"""(kind, principal, key)"""
+Name = bytes
+"""The digest of (kind, principal, key)."""
+
+_HEAD = Struct(">qqB")
+"""until, ends, and how long the digest is, which follows; the subject is the rest."""
+_TEXT = 0x80
+"""Added to the length of a digest that is kept as text."""
+_OURS = re.compile("[0-9a-f]{32}")
 
 
 class Held(NamedTuple):
@@ -32,18 +46,50 @@ class Held(NamedTuple):
     ends: int = 0
 
 
+def pack(held: Held) -> bytes:
+    """Write what a key stands for."""
+    kind, digest = _written(held.digest)
+    return _HEAD.pack(held.until, held.ends, kind) + digest + held.subject.encode()
+
+
+def unpack(packed: bytes) -> Held:
+    """Read it."""
+    until, ends, kind = _HEAD.unpack_from(packed)
+    at = _HEAD.size + (kind & ~_TEXT)
+    raw = packed[_HEAD.size : at]
+    digest = raw.decode() if kind & _TEXT else raw.hex() if kind else None
+    return Held(packed[at:].decode(), digest, until, ends)
+
+
+def _written(digest: str | None) -> tuple[int, bytes]:
+    """Write a digest as bytes if it is one of ours, else as the text that it is."""
+    if digest is None:
+        return 0, b""
+    if _OURS.fullmatch(digest):
+        return 16, bytes.fromhex(digest)
+    text = digest.encode("ascii", "replace")[: _TEXT - 1]
+    return _TEXT | len(text), text
+
+
 class Keys:
-    """The keys that are held."""
+    """The keys that are held, packed."""
 
     def __init__(self) -> None:
         """Start with none."""
-        self.held: dict[Name, Held] = {}
-        self.ending: list[tuple[int, Name]] = []
+        self.held: dict[Name, bytes] = {}
+        self.ending: deque[Name] = deque()
+        self.expiring: list[tuple[int, Name]] = []
         self.shift = 0
+        self._void: dict[Name, int] = {}  # how many of its first entries in `ending` are void
+
+    def get(self, name: Name) -> Held | None:
+        """Give what holds a key, or held it last."""
+        packed = self.held.get(name)
+        return unpack(packed) if packed is not None else None
 
     def find(self, name: Name, now: int) -> Held | None:
         """Give what holds a key at this moment."""
-        held = self.held.get(name)
+        held = self.get(name)
         is_held = held is not None and (not held.ends or now - self.shift < held.ends)
         return held if is_held else None
 
@@ -59,13 +105,11 @@ class Keys:
         if plan is None:
             return
         if plan.idempotency is not None:
-            self.held[idempotency(record.by, plan.idempotency)] = Held(task.id, plan.digest)
+            name = idempotency(record.by, plan.idempotency)
+            self.held[name] = pack(Held(task.id, plan.digest))
         if plan.dedup is not None:
             held = Held(task.id, None, self._until(plan))
-            self.held[dedup(record.by, plan.dedup)] = held
-
-    def _until(self, plan: Plan) -> int:
-        return plan.dedup_until - self.shift if plan.dedup_until else 0
+            self.held[dedup(record.by, plan.dedup)] = pack(held)
 
     def on_ended(self, record: Record, task: Task) -> None:
         """Say when the keys of a task that ended are free again."""
@@ -73,80 +117,157 @@ class Keys:
         if plan is None:
             return
         if plan.idempotency is not None:
-            self._end(idempotency(task.by, plan.idempotency), task.id, record.at + IDEMPOTENCY_US)
+            name = idempotency(task.by, plan.idempotency)
+            if self._end(name, task.id, record.at + IDEMPOTENCY_US):
+                self.ending.append(name)
         if plan.dedup is not None:
-            self._end(dedup(task.by, plan.dedup), task.id, record.at)
+            name = dedup(task.by, plan.dedup)
+            ends = self._end(name, task.id, record.at)
+            if ends:
+                heappush(self.expiring, (ends, name))
 
     def on_revived(self, record: Record, task: Task) -> None:
         """Hold the keys of a task that lives again, unless somebody else has them now."""
-        del record
-        plan = task.plan
+        plan, at = task.plan, record.at
         if plan is None:
             return
         if plan.idempotency is not None:
-            self._hold_again(idempotency(task.by, plan.idempotency), Held(task.id, plan.digest))
+            name = idempotency(task.by, plan.idempotency)
+            self._hold_again(name, Held(task.id, plan.digest), at)
         if plan.dedup is not None:
-            self._hold_again(dedup(task.by, plan.dedup), Held(task.id, None, self._until(plan)))
+            name = dedup(task.by, plan.dedup)
+            self._hold_again(name, Held(task.id, None, self._until(plan)), at)
 
-    def _hold_again(self, name: Name, fresh: Held) -> None:
-        held = self.held.get(name)
-        if held is None or held.subject == fresh.subject:
-            self.held[name] = fresh
+    def _until(self, plan: Plan) -> int:
+        return plan.dedup_until - self.shift if plan.dedup_until else 0
+
+    def _hold_again(self, name: Name, fresh: Held, at: int) -> None:
+        """Hold a key; one that is free again is anybody's, be it forgotten already or not."""
+        held = self.get(name)
+        if held is None or held.subject == fresh.subject or self.find(name, at) is None:
+            self._void_end(name, held)
+            self.held[name] = pack(fresh)
+
+    def _void_end(self, name: Name, held: Held | None) -> None:
+        if held is not None and _is_in_line(held):
+            self._void[name] = self._void.get(name, 0) + 1
 
     def on_batch(self, record: Record) -> None:
         """Hold the key of a new batch."""
         event: e.BatchSubmitted = record.event  # type: ignore[assignment]
         if event.idempotency is not None:
             name = idempotency(record.by, event.idempotency)
-            self.held[name] = Held(event.batch, event.digest)
+            self.held[name] = pack(Held(event.batch, event.digest))
 
     def on_batch_finished(self, record: Record, batch: Batch) -> None:
         """Say when the key of a finished batch is free again."""
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
-            self._end(name, batch.id, record.at + IDEMPOTENCY_US)
+            if self._end(name, batch.id, record.at + IDEMPOTENCY_US):
+                self.ending.append(name)
 
-    def on_batch_revived(self, batch: Batch) -> None:
-        """Hold the key of a batch on, of which a task lives again."""
+    def on_batch_revived(self, record: Record, batch: Batch) -> None:
+        """Hold the key of a batch on, of which a task lives again, unless it is free by now."""
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
-            held = self.held.get(name)
+            held = self.find(name, record.at)
             if held is not None and held.subject == batch.id:
-                self.held[name] = held._replace(ends=0)
+                self._void_end(name, held)
+                self.held[name] = pack(held._replace(ends=0))
 
-    def _end(self, name: Name, subject: str, ends: int) -> None:
-        held = self.held.get(name)
+    def _end(self, name: Name, subject: str, ends: int) -> int:
+        """Let a key end; give when it does, 0 if it is another's by now."""
+        held = self.get(name)
         if held is None or held.subject != subject:
-            return
+            return 0
         ends = max(ends - self.shift, held.until)
-        self.held[name] = held._replace(ends=ends)
-        heappush(self.ending, (ends, name))
+        self.held[name] = pack(held._replace(ends=ends))
+        return ends
+
+    def next_end(self) -> int | None:
+        """Say when the next key may be free again."""
+        ends = [self._ends(self.ending[0])] if self.ending else []
+        ends += [self.expiring[0][0]] if self.expiring else []
+        return min(ends) + self.shift if ends else None
+
+    def _ends(self, name: Name) -> int:
+        packed = self.held.get(name)
+        return int(_HEAD.unpack_from(packed)[1]) if packed is not None else 0
 
     def forget(self, now: int) -> None:
         """Drop the keys that are free again."""
-        while self.ending and self.ending[0][0] <= now - self.shift:
-            ends, name = heappop(self.ending)
-            held = self.held.get(name)
-            if held is not None and held.ends == ends:
+        ending, now = self.ending, now - self.shift
+        while ending:
+            name = ending[0]
+            if name in self._void:
+                self._unvoid(self._void, name)
+            elif (ends := self._ends(name)) > now:
+                break
+            elif ends:
                 del self.held[name]
+            ending.popleft()
+        while self.expiring and self.expiring[0][0] <= now:
+            until, name = heappop(self.expiring)
+            if self._ends(name) == until:
+                del self.held[name]
+
+    @staticmethod
+    def _unvoid(void: dict[Name, int], name: Name) -> None:
+        void[name] -= 1
+        if not void[name]:
+            del void[name]
+
+    def rows(self) -> Iterator[list[Any] | None]:
+        """Give the keys of this instant for a snapshot, those that end in the order they do.
+
+        None stands for one that comes later, so that whoever takes slices takes even ones.
+        """
+        held, ending, void = self.held.copy(), list(self.ending), self._void.copy()
+
+        def rows() -> Iterator[list[Any] | None]:
+            for name, packed in held.items():
+                each = unpack(packed)
+                yield None if _is_in_line(each) else [name.hex(), *each]
+            for name in ending:
+                if name in void:
+                    self._unvoid(void, name)
+                elif name in held:
+                    each = unpack(held[name])
+                    yield [name.hex(), *each] if _is_in_line(each) else None
+
+        return rows()
 
     def dump(self) -> list[list[Any]]:
         """Give everything for a snapshot."""
-        return [[*name, *held] for name, held in self.held.items()]
+        return [row for row in self.rows() if row is not None]
 
     def load(self, rows: list[list[Any]]) -> None:
         """Take over what `dump` gave."""
-        for kind, by, key, *held in rows:
-            self.held[kind, by, key] = Held(*held)
-        self.ending = [(held.ends, name) for name, held in self.held.items() if held.ends]
-        heapify(self.ending)
+        for text, *rest in rows:
+            name, held = bytes.fromhex(text), Held(*rest)
+            self.held[name] = pack(held)
+            if _is_in_line(held):
+                self.ending.append(name)
+            elif held.ends:
+                self.expiring.append((held.ends, name))
+        heapify(self.expiring)
+
+
+def _is_in_line(held: Held) -> bool:
+    """Whether an idempotency key waits for its end; those have no `until`."""
+    return bool(held.ends) and not held.until
 
 
 def idempotency(by: str, key: str | None) -> Name:
     """Name an idempotency key."""
-    return ("idempotency", by, key or "")
+    return _name("idempotency", by, key)
 
 
 def dedup(by: str, key: str | None) -> Name:
     """Name a dedup key."""
-    return ("dedup", by, key or "")
+    return _name("dedup", by, key)
+
+
+def _name(kind: str, by: str, key: str | None) -> Name:
+    text = f"{kind}\0{by}\0{key or ''}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -6,6 +6,7 @@ is derived from them. `dump` and `load` are a snapshot's two ends; `digest` is w
 
 from __future__ import annotations
 
+import sys
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from rota.domain import events as e
 from rota.domain.fold import FOLDS
+from rota.domain.restoring import restored_batch, restored_task
 from rota.domain.task import ROW, TERMINAL, Task
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
@@ -23,7 +25,7 @@ from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.steps import Steps
-from rota.projections.tasks import US_PER_S, Tasks
+from rota.projections.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,7 @@ class State:
         self.stats = Stats()
         self.control = Control()
         self.steps = Steps()
+        self.stats.is_busy = self._is_busy
         self._about_tasks = self._task_table()
         self._others = self._other_table()
 
@@ -111,10 +114,11 @@ class State:
     def _other_table(self) -> dict[type[Any], tuple[Handler, ...]]:
         """Who folds everything else."""
         deliveries, stats, control = self.deliveries, self.stats, self.control
+        settings = (self._before_settings, control.on_settings, self._on_settings)
         return {
-            e.ServerStarted: (control.on_settings, self._on_settings, stats.on_server_started),
+            e.ServerStarted: (*settings, stats.on_server_started),
             e.ServerStopped: (),
-            e.ConfigChanged: (control.on_settings, self._on_settings),
+            e.ConfigChanged: settings,
             e.ActorFailed: (),
             e.ClockStepped: (self._on_clock_stepped,),
             e.AgentPaused: (control.on_paused,),
@@ -125,6 +129,7 @@ class State:
             e.SchedulerResumed: (control.on_going,),
             e.BatchSubmitted: (self.batches.on_submitted, self.keys.on_batch),
             e.BatchRejected: (),
+            e.RefusalsCounted: (stats.on_refusals,),
             e.BatchFinished: (self._on_batch_finished,),
             e.ResultRefused: (stats.on_refused,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
@@ -145,18 +150,53 @@ class State:
             task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
             if kind is e.TaskSubmitted or kind is e.TaskRejected:
                 task = self._add(record)
+            elif kind is e.TaskRevived and event.restored is not None:  # type: ignore[union-attr]
+                task = self._bring_back(event)  # type: ignore[arg-type]
             elif task is not None and tasks.before_change is not None:
                 tasks.before_change(task)
             if task is not None:  # one that has left memory is history
                 for fold in handlers:
                     fold(record, task)
         self.seq, self.at = seq, at
-        if tasks.ended and tasks.ended[0][0] <= at - tasks.ttl_us:
-            tasks.forget(at)
-        if self.batches.ended and self.batches.ended[0][0] <= at - tasks.ttl_us:
-            self.batches.forget(at - tasks.ttl_us)
-        if self.keys.ending and self.keys.ending[0][0] <= at - self.steps.shift:
-            self.keys.forget(at)
+        batches, keys = self.batches, self.keys
+        if tasks.ended or batches.ended or keys.ending or keys.expiring:
+            self.forget(at)
+
+    def forget(self, now: int) -> None:
+        """Forget what is due at this moment: that of a record, or live between two of them.
+
+        The record that follows is not before `now`, so in a replay it makes all forgotten that was
+        forgotten live before it. And it is folded alike whether or not that is still there: a
+        revival carries its task and batch, a key that is free again counts as none.
+        """
+        tasks = self.tasks
+        oldest = now - tasks.ttl_us
+        if tasks.ended and (tasks.ended[0][0] <= oldest or tasks.is_crowded()):
+            tasks.forget(now)
+        if self.batches.ended:
+            self.batches.forget(oldest)
+        self.keys.forget(now)
+
+    def next_forgetting(self) -> int | None:
+        """Say from when on there is something to forget."""
+        moments = [each.ended[0][0] for each in (self.tasks, self.batches) if each.ended]
+        moments = [moment + self.tasks.ttl_us for moment in moments]
+        end = self.keys.next_end()
+        return min([*moments, end] if end is not None else moments, default=None)
+
+    def _is_busy(self, agent: str) -> bool:
+        if self.backlog.of_agent(agent) or self.slots.of_agent(agent):
+            return True
+        return agent in self.control.paused
+
+    def _bring_back(self, event: e.TaskRevived) -> Task:
+        """Bring a task back that had left memory, and its batch."""
+        assert event.restored is not None
+        task = restored_task(event.restored)
+        self.tasks.bring_back(task)
+        if event.restored_batch is not None:
+            self.batches.bring_back(restored_batch(event.restored_batch))
+        return task
 
     def _add(self, record: e.Record) -> Task:
         """Add a new task, and what it asks for beyond the plain."""
@@ -169,9 +209,9 @@ class State:
     def _on_ended(self, record: e.Record, task: Task) -> None:
         """Fold the end of a task; most belong to nothing and nobody waits for them."""
         was_terminal = task.state in TERMINAL
-        if not was_terminal:
-            self.tasks.ended.append((record.at, task))
         FOLDS[type(record.event)](record, task)
+        if not was_terminal:
+            self.tasks.ends(record.at, task)
         if task.plan is not None:
             self.batches.on_task_ended(was_terminal, task)
             self.keys.on_ended(record, task)
@@ -180,9 +220,10 @@ class State:
 
     def _on_revived(self, record: e.Record, task: Task) -> None:
         """Fold what a new life means for what a task belongs to."""
+        self.tasks.lives_again(task)
         batch = self.batches.on_task_revived(record, task)
         if batch is not None:
-            self.keys.on_batch_revived(batch)
+            self.keys.on_batch_revived(record, batch)
         self.keys.on_revived(record, task)
 
     def _on_batch_finished(self, record: e.Record) -> None:
@@ -201,10 +242,20 @@ class State:
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift
 
+    def _before_settings(self, record: e.Record) -> None:
+        """Forget by the old limits what the live server may have forgotten by them."""
+        self.forget(record.at)
+
     def _on_settings(self, record: e.Record) -> None:
         del record
-        self.tasks.ttl_us = self.control.limits.result_ttl_s * US_PER_S
+        self._keep()
         self.backlog.age_by(self.control.limits.aging_ms)
+
+    def _keep(self) -> None:
+        """Take over how much may be kept."""
+        limits = self.control.limits
+        self.tasks.keep(limits)
+        self.batches.ended_tasks_max = limits.ended or sys.maxsize
 
     def dump_head(self) -> dict[str, Any]:
         """Give everything but the tasks and the keys, of which there may be many."""
@@ -247,7 +298,7 @@ class State:
         state.keys.load(data["keys"])
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
-        state.tasks.ttl_us = state.control.limits.result_ttl_s * US_PER_S
+        state._keep()
         return state
 
     def digest(self) -> str:
@@ -256,7 +307,8 @@ class State:
         whole = {
             **self.dump_head(),
             "tasks": rows,
-            "keys": self.keys.dump(),
+            "keys": sorted(self.keys.dump()),
+            "kept": [self.tasks.ended_bytes, self.batches.ended_tasks, self.backlog.bytes],
             "waiting": self.backlog.counts(),
             "taken": [self.slots.total, self.slots.by_agent()],
         }

@@ -226,7 +226,9 @@ class Run:
         for batch, group in self.batches.items():
             assert self.bench.kinds(batch) == ["BatchSubmitted", "BatchFinished"]
             fates = [expected[node][0] for node in group]
-            assert state.batches.by_id[batch].fates == {
+            found = self.bench.shard.archive.batch(batch)
+            assert found is not None
+            assert found.fates == {
                 fate: fates.count(fate) for fate in ("succeeded", "failed", "cancelled")
             }
         self.bench.check_replay()

@@ -37,6 +37,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     list[str]: st.lists(TEXT, max_size=3),
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
+    dict[str, int]: st.dictionaries(TEXT, INTS, max_size=3),
 }
 
 

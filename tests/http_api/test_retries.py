@@ -395,15 +395,55 @@ def test_only_a_failed_task_can_be_retried(rota: Rota, executor: Executor) -> No
     executor.release("it")
 
 
-def test_a_task_past_its_retention_is_not_retried(serve: Servers) -> None:
+def test_a_failed_task_past_its_retention_is_found_and_retried(serve: Servers) -> None:
     rota = serve({"scheduler": {"resultTTLSec": 1}})
-    task_id = rota.submit_native(action="fail")
+    task_id = rota.submit_native(action="fail", params={"message": "once"})
     ended(rota, task_id)
-    until(lambda: rota.get("/v1/tasks").json["count"] == 0, what="it is past its retention")
-    ended(rota, rota.submit_native())
+    until(lambda: rota.get("/v1/stats").json["queue"]["tasksInMemory"] == 0, what="it is forgotten")
+    assert rota.get("/tasks").json["count"] == 0
+    assert rota.get("/tasks?state=failed").json["count"] == 0
+    (found,) = rota.get("/v1/tasks?state=failed").json["tasks"]
+    assert (found["taskId"], found["error"]["message"]) == (task_id, "once")
+    assert rota.post(f"/v1/tasks/{task_id}/retry").status == 202
+    again = ended(rota, task_id)
+    assert (again["state"], again["attempt"], again["params"]) == ("failed", 2, {"message": "once"})
+    assert again["createdAt"] == found["createdAt"]
+    rota.restart()
+    assert look(rota, task_id)["attempt"] == 2
+
+
+def test_what_succeeded_and_was_forgotten_is_not_retried(serve: Servers) -> None:
+    rota = serve({"scheduler": {"resultTTLSec": 1}})
+    task_id = rota.submit_native()
+    ended(rota, task_id)
+    until(lambda: rota.get("/v1/stats").json["queue"]["tasksInMemory"] == 0, what="it is forgotten")
     answer = rota.post(f"/v1/tasks/{task_id}/retry")
     assert (answer.status, answer.code) == (409, "conflict")
-    assert "submit it again" in answer.json["error"]
+
+
+def test_failed_tasks_are_listed_by_pages_beyond_memory(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxEndedTasks": 3}})
+    ids = []
+    for n in range(10):
+        ids.append(rota.submit_native(f"agent-{n % 2}", "fail"))
+        ended(rota, ids[-1])
+    ended(rota, rota.submit_native("agent-0", "echo"))
+    assert rota.get("/v1/stats").json["queue"]["tasksInMemory"] == 3
+    found, cursor = [], ""
+    for _ in range(10):
+        page = rota.get(f"/v1/tasks?state=failed&limit=3{cursor}").json
+        found += [task["taskId"] for task in page["tasks"]]
+        if "nextCursor" not in page:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+    assert found == ids[::-1]
+    only = rota.get("/v1/tasks?state=failed&agentId=agent-1").json["tasks"]
+    assert [task["taskId"] for task in only] == ids[1::2][::-1]
+    assert rota.get("/v1/tasks?state=failed&type=echo").json["count"] == 0
+    assert rota.post(f"/v1/tasks/{ids[0]}/retry").status == 202
+    ended(rota, ids[0])  # fails again: its last failure is the newest now, and it comes once
+    page = rota.get("/v1/tasks?state=failed").json["tasks"]
+    assert [task["taskId"] for task in page] == [ids[0], *ids[:0:-1]]
 
 
 def test_a_retry_by_hand_needs_room_in_the_queue(serve: Servers) -> None:

@@ -92,7 +92,7 @@ def test_a_key_outlives_its_task_in_memory() -> None:
 def test_a_key_is_forgotten_by_the_time_of_the_records() -> None:
     state = told(ONCE, cancelled())
     state.apply(e.Record(9, START_US + IDEMPOTENCY_US, e.AgentPaused("x")))
-    assert (state.keys.held, state.keys.ending) == ({}, [])
+    assert (state.keys.held, list(state.keys.ending)) == ({}, [])
 
 
 def test_a_key_that_is_free_again_stands_for_its_next_task() -> None:

@@ -25,13 +25,13 @@ from support.builders import (
 )
 
 from rota.domain import events as e
+from rota.domain.refusals import Refusals
 from rota.projections import stats as stats_module
+from rota.projections.state import State
 from rota.projections.stats import PER_AGENT, average_ms
 
 if TYPE_CHECKING:
     import pytest
-
-    from rota.projections.state import State
 
 
 def totals(*events: e.Event) -> dict[str, int]:
@@ -155,6 +155,7 @@ def test_the_agents_add_up_to_the_totals() -> None:
     lives = sum(isinstance(record.event, e.TaskRevived) for record in records)
     for name in PER_AGENT:
         of_agents = sum(counts[name] for counts in state.stats.agents.values())
+        of_agents += state.stats.rest[name]
         assert of_agents == state.stats.totals[name] > 0
     assert state.stats.totals["submitted"] + lives == (
         state.stats.totals["completed"]
@@ -180,10 +181,48 @@ def test_since_the_start_counts_from_the_last_start() -> None:
     assert not any(state.stats.since_start().values())
 
 
-def test_agents_beyond_the_bound_are_counted_in_the_totals_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stats_module, "AGENTS_MAX", 3)
-    state = fold(records_of([submitted(f"t{n}", f"a{n}") for n in range(5)]))
+def test_idle_agents_beyond_the_bound_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "AGENTS_KEPT", 3)
+    events = [
+        each
+        for n in range(6)
+        for each in (submitted(f"t{n}", f"a{n}"), cancelled(f"t{n}", f"a{n}"))
+    ]
+    state = fold(records_of(events))
+    assert list(state.stats.agents) == ["a3", "a4", "a5"]
+    rest = {"agents": 3, "submitted": 3, "completed": 0, "failed": 0, "cancelled": 3, "rejected": 0}
+    assert state.stats.rest == state.stats.rest_since_start() == rest
+    assert state.stats.totals["submitted"] == 6
+    assert State.load(state.dump()).digest() == state.digest()
+
+
+def test_busy_agents_are_counted_one_by_one_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "AGENTS_KEPT", 3)
+    state = fold(records_of([submitted(f"t{n}", f"a{n}") for n in range(9)]))
+    assert len(state.stats.agents) == 9
+    for n in range(9):
+        record = e.Record(state.seq + 1, state.at, cancelled(f"t{n}", f"a{n}"))
+        state.apply(record)
     assert len(state.stats.agents) == 3
-    assert state.stats.totals["submitted"] == 5
+    of_agents = sum(counts["cancelled"] for counts in state.stats.agents.values())
+    assert of_agents + state.stats.rest["cancelled"] == state.stats.totals["cancelled"] == 9
+
+
+def test_counted_refusals_are_in_the_totals_and_with_their_agents() -> None:
+    state = fold(records_of([server_started(), e.RefusalsCounted(7, {"a1": 4, "a2": 2}, 1, 3)]))
+    assert state.stats.since_start()["rejected"] == 7
+    rejected = {a: c["rejected"] for a, c in state.stats.agents_since_start().items()}
+    assert (rejected, state.stats.rest_since_start()["rejected"]) == ({"a1": 4, "a2": 2}, 1)
+
+
+def test_refusals_that_are_not_recorded_yet_are_shown() -> None:
+    state = fold(records_of([server_started(), submitted()]))
+    state.stats.uncounted = refusals = Refusals()
+    before = state.digest()
+    for agent in ("a1", "a2", "a2"):
+        refusals.count_task(agent)
+    assert state.stats.all_time()["rejected"] == 3
+    assert state.stats.since_start()["rejected"] == 3
+    found = {a: c["rejected"] for a, c in state.stats.agents_since_start().items()}
+    assert found == {"a1": 1, "a2": 2}
+    assert state.digest() == before

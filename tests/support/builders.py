@@ -643,8 +643,12 @@ class _Play:
             self.record(e.AgentPaused(agent, "dice"))
         else:
             limits = self.state.control.limits._replace(
-                result_ttl_s=dice.choice([1, 3, 8]), aging_ms=dice.choice([0, 0, 100, 1000])
+                result_ttl_s=dice.choice([1, 3, 8]),
+                aging_ms=dice.choice([0, 0, 100, 1000]),
+                ended=dice.choice([0, 0, 3]),
+                ended_bytes=dice.choice([0, 0, 4000]),
             )
+            self.record(e.RefusalsCounted(3, {agent: 2}, 1, dice.randrange(2)))
             self.record(e.ConfigChanged(limits_to(limits), ["result_ttl_s"], "test"))
 
     def pause(self) -> None:

@@ -70,7 +70,9 @@ class Clients:
 
     def _check_answer(self, command: SubmitTask, answer: Any) -> None:
         world = self._world
-        if type(answer) is m.Refused:
+        if type(answer) is m.Refused and answer.counted:
+            world.counted += 1
+        elif type(answer) is m.Refused:
             world.acknowledged(answer.task, "task_rejected")
         elif type(answer) is not m.Admitted:
             self._check_refusal(command, (command,), answer.code, answer)
@@ -118,7 +120,8 @@ class Clients:
 
         def check_refusal(code: str, error: Any) -> None:
             if code == "queue_full":
-                world.acknowledged(error.details["batchId"], "batch_rejected")
+                if "batchId" in error.details:
+                    world.acknowledged(error.details["batchId"], "batch_rejected")
             elif code != "bad_request" or shape != "bad":
                 self._check_refusal(batch, batch.tasks, code, error)
 

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
 
 from rota.domain import events as e
@@ -164,7 +165,8 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in RULES}
+        rules = {kind: kind(self) for kind in (*RULES, Refusals)}
+        self.refusals: Refusals = rules[Refusals]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]

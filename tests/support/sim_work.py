@@ -83,6 +83,8 @@ class Work:
             types=tuple(sorted(caps.items())),
             per_key=rng.choice((1, 1, 2)),
             aging_ms=rng.choice((0, 0, 0, 500, 10_000)),
+            ended=rng.choice((0, 1, 5, 1000)),
+            ended_bytes=rng.choice((0, 2500, 20_000)),
         )
 
     # -- one task ------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import orjson
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
 from rota.domain.commands import SubmitTask
+from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
@@ -88,8 +89,8 @@ def view(task: Task) -> dict[str, Any]:
         shown |= {name: value for name, value in given.items() if value is not None}
         if plan.queue_timeout_ms is not None:
             shown["queueTimeoutSeconds"] = plan.queue_timeout_ms / 1000
-    if task.params:
-        shown["payload"] = task.params
+    if task.params_json not in (None, b"{}"):
+        shown["payload"] = spliced(task.params_json)
     if task.timeout_ms is not None:
         shown["timeoutSeconds"] = task.timeout_ms / 1000
     _add_course(shown, task)
@@ -106,8 +107,8 @@ def _add_course(shown: dict[str, Any], task: Task) -> None:
         shown["startedAt"] = rfc3339(task.started_at)
     if task.finished_at:
         shown["finishedAt"] = rfc3339(task.finished_at)
-    if task.result is not None:
-        shown["result"] = task.result
+    if task.result_json is not None:
+        shown["result"] = spliced(task.result_json)
     if task.error is not None:
         shown["errorCode"] = (task.error_details or {}).get("code") or task.error_code
         shown["errorMessage"] = MESSAGES.get(task.error_code or "", task.error)

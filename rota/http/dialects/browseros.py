@@ -17,6 +17,7 @@ from rota.clock import rfc3339
 from rota.config import BROWSEROS_BATCH_MAX, CHAT
 from rota.domain import events as e
 from rota.domain.commands import SubmitBatch, SubmitTask
+from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL, TaskState
 from rota.errors import InvalidRequest
@@ -110,8 +111,8 @@ def _add_end(shown: dict[str, Any], task: Task) -> None:
     """Add how a task went, as far as it went."""
     if task.started_at:
         shown["startedAt"] = rfc3339(task.started_at)
-    if task.result is not None:
-        shown["result"] = task.result
+    if task.result_json is not None:
+        shown["result"] = spliced(task.result_json)
     if task.error is not None:
         shown["error" if task.state in TERMINAL else "lastError"] = task.error
     if task.finished_at:
@@ -132,7 +133,7 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
     """Give the headers and the body of a task's webhook: exactly the document's fields."""
     body: dict[str, Any] = {"taskId": task.id, "state": STATES[task.state]}
     if task.state is TaskState.SUCCEEDED:
-        body["result"] = task.result
+        body["result"] = spliced(task.result_json)
     elif task.error is not None:
         body["error"] = task.error
     body["executionTimeMs"] = _execution_ms(task)

@@ -17,6 +17,7 @@ from rota.domain.admission import check_ahead
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest
 from rota.http import views
+from rota.http.agents import busiest_agents, busiest_queues
 from rota.http.dialects.models import PinchTabBatch, PinchTabBody
 from rota.http.problems import reworded
 from rota.http.submissions import command_from, keyed, submit_one
@@ -139,17 +140,22 @@ async def cancel(call: Call, task_id: str) -> Any:
 
 
 async def stats(call: Call) -> Any:
-    """GET /scheduler/stats: exactly the document's fields."""
+    """GET /scheduler/stats: the document's fields, and two more if there are too many agents."""
     return call.json(await call.bridge.durable(lambda: _stats(call.bridge.shard.state)))
 
 
 def _stats(state: State) -> dict[str, Any]:
     counts = state.stats.since_start()
+    queues, queues_rest = busiest_queues(state.backlog.counts())
+    agents, agents_rest = busiest_agents(
+        state.stats.agents_since_start(), state.stats.rest_since_start()
+    )
     return {
         "queue": {
             "totalQueued": state.backlog.total,
             "totalInflight": state.slots.total,
-            "agentCounts": state.backlog.counts(),
+            "agentCounts": queues,
+            **({"agentCountsRest": queues_rest} if queues_rest is not None else {}),
         },
         "metrics": {
             "tasksSubmitted": counts["submitted"],
@@ -160,7 +166,8 @@ def _stats(state: State) -> dict[str, Any]:
             "tasksExpired": counts["expired"],
             "dispatchCount": counts["dispatched"],
             "avgDispatchLatencyMs": average_ms(counts["dispatch_wait_us"], counts["dispatched"]),
-            "agents": state.stats.agents_since_start(),
+            "agents": agents,
+            **({"agentsRest": agents_rest} if agents_rest is not None else {}),
         },
         "config": _config(state.control.limits),
     }

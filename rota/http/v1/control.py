@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from rota.config import CHAT, scheduler_changes, shown
 from rota.errors import ConfigError, InvalidRequest
+from rota.http import agents
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
     from rota.actors.system import Shard
     from rota.http.call import Call
-    from rota.projections.state import State
 
 
 async def list_agents(call: Call) -> Any:
     """GET /v1/agents."""
-    return call.json(await call.bridge.durable(lambda: _agents(call.bridge.shard.state)))
-
-
-def _agents(state: State) -> dict[str, Any]:
-    waiting, running = state.backlog.counts(), state.slots.by_agent()
-    paused = state.control.paused
-    rows = []
-    for name in sorted({*waiting, *running, *paused, *state.stats.agents}):
-        row: dict[str, Any] = {
-            "agentId": name,
-            "waiting": waiting.get(name, 0),
-            "inflight": running.get(name, 0),
-            "paused": name in paused,
-            **state.stats.agents.get(name, {}),
-        }
-        if paused.get(name):
-            row["pauseReason"] = paused[name]
-        rows.append(row)
-    return {"agents": rows, "count": len(rows)}
+    return call.json(await call.bridge.durable(lambda: agents.page(call, call.bridge.shard.state)))
 
 
 def _agent(call: Call) -> str:
@@ -116,9 +99,11 @@ def _scheduler(call: Call) -> dict[str, Any]:
     control = call.bridge.shard.state.control
     body: dict[str, Any] = {
         "paused": control.stopped is not None,
-        "pausedAgents": sorted(control.paused),
-        "pausedTypes": sorted(control.paused_types),
+        "pausedAgents": nsmallest(agents.AGENTS_SHOWN, control.paused),
+        "pausedTypes": nsmallest(agents.AGENTS_SHOWN, control.paused_types),
     }
+    if len(control.paused) > agents.AGENTS_SHOWN:
+        body["pausedAgentsRest"] = len(control.paused) - agents.AGENTS_SHOWN
     if control.stopped:
         body["pauseReason"] = control.stopped
     return body
@@ -150,9 +135,11 @@ def _stats(shard: Shard) -> dict[str, Any]:
             "inflight": state.slots.total,
             "agents": len(state.backlog.orders),
             "tasksInMemory": len(state.tasks),
+            "waitingBytes": state.backlog.bytes,
+            "endedBytes": state.tasks.ended_bytes,
         },
         "sinceStart": _figures(state.stats.since_start()),
-        "total": _figures(state.stats.totals),
+        "total": _figures(state.stats.all_time()),
         "callbacks": {
             "pending": len(state.deliveries.pending),
             "delivered": state.deliveries.delivered,

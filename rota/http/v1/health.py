@@ -106,7 +106,7 @@ class ShardCollector(Collector):
 
     def _of_state(self) -> Iterator[Metric]:
         state = self._shard.state
-        totals = state.stats.totals
+        totals = state.stats.all_time()
         tasks = CounterMetricFamily("rota_tasks", "Tasks by what became of them", labels=["fate"])
         for fate in ("submitted", "completed", "failed", "cancelled", "rejected", "expired"):
             tasks.add_metric([fate], totals[fate])

@@ -8,6 +8,7 @@ from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
 from rota.domain.task import TaskState
 from rota.errors import NotFound
 from rota.http import views
+from rota.http.failures import answer_failed
 from rota.http.logs import answer_logs
 from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody
 from rota.http.submissions import command_from, keyed, submit_one
@@ -30,7 +31,9 @@ async def submit(call: Call) -> Any:
 
 
 async def list_all(call: Call) -> Any:
-    """GET /v1/tasks."""
+    """GET /v1/tasks; the failed ones also after they have left memory."""
+    if (call.query("state") or call.query("status")) == TaskState.FAILED:
+        return await answer_failed(call, views.native)
     return await answer_list(call, STATES, views.native, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
 
 
