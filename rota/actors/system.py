@@ -23,6 +23,7 @@ from rota.actors.recovery import rebuild
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshotter import Snapshotter
+from rota.actors.tail import Tail
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
@@ -112,6 +113,7 @@ class Shard:
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
+        self.tail = Tail(log)
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -131,6 +133,7 @@ class Shard:
             state, head, self._host.clock, self._line.hand_over, self.runtime.schedule
         )
         self.journal.listeners, self.journal.watched = self.listeners, self.watched
+        self.tail.join(self.journal)
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
         self.archive = Archive(self.journal, self.log)
@@ -153,10 +156,7 @@ class Shard:
             find=self.archive.either,
         )
         self.admission = AdmissionActor.start(
-            runtime,
-            journal,
-            new_id=self._new_id,
-            archive=self.archive,
+            runtime, journal, new_id=self._new_id, archive=self.archive
         )
         routes.install(journal)
         if self.stopping:

@@ -26,6 +26,7 @@ from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import Route, routes_for
+from rota.http.streams import Streams
 from rota.http.v1.health import registry_for
 from rota.http.watches import Watches
 
@@ -62,7 +63,7 @@ class App:
         self.config_path = config_path
         self.started_at = bridge.shard.journal.now()
         self.registry = registry_for(bridge.shard)
-        self.streams: set[asyncio.Event] = set()
+        self.streams = Streams(bridge.shard.tail)
         self.watches = Watches(bridge.shard)
         self.closing = False
         self._changing = asyncio.Lock()
@@ -76,7 +77,7 @@ class App:
         )
         for route in self.routes:
             self._add(route)
-        bridge.shard.listeners.append(self._news)
+        bridge.shard.listeners.append(self.streams.news)
 
     def _add(self, route: Route) -> None:
         if "{" not in route.path:
@@ -217,18 +218,11 @@ class App:
             self.bridge.shard.limits = settings.limits()
             return changed
 
-    # -- the stream
-
-    def _news(self, seq: int) -> None:
-        del seq
-        for news in self.streams:
-            news.set()
-
     def close(self) -> None:
         """End the streams."""
         self.closing = True
         self.watches.close()
-        self._news(0)
+        self.streams.close()
 
     def listener(self) -> Listener:
         """Make the server of this app."""
