@@ -57,7 +57,9 @@ async def _change(stream: Stream, within_s: float | None) -> bool:
 
 
 async def _go_on(stream: Stream, streams: Streams) -> None:
-    """Give the next page, or find that there is none."""
+    """Give the next page, or find that there is none; not all at one turn of the loop."""
+    async with streams.turns:
+        await asyncio.sleep(0)
     try:
         page, end = _page(stream, streams.tail)
     except LogUnusable:
@@ -67,8 +69,6 @@ async def _go_on(stream: Stream, streams: Streams) -> None:
         stream.at = max(stream.at, end)
         if stream.at >= streams.tail.last:  # from here on it is woken
             stream.is_idle = True
-        else:
-            await asyncio.sleep(0)
 
 
 def _page(stream: Stream, tail: Tail) -> tuple[list[Entry], int]:

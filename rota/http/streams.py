@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from rota.eventlog.heading import Heading
     from rota.http.presence import AttendedConnection
 
-PUSH_BYTES_MAX = 64 << 10
+PUSH_BYTES_MAX = 256 << 10
 SEND_BUFFER_BYTES = 256 << 10
 """What the kernel may hold for a reader; left alone it takes megabytes."""
 TURN_STREAMS = 50
 REST_S_MIN = 1e-3
-REST_S = 50e-6
-"""For each stream that was written to; writing to one takes about a quarter of it."""
+REST_S = 100e-6
+"""For each stream that was written to; writing to one takes about half of it."""
+TURN_PAGES = 4
 SHARED_MAX = 64
 STILL_HERE = b": still here\n\n"
 
@@ -137,6 +138,7 @@ class Streams:
         self._brought = tail.last
         self._rest_until = 0.0
         self.held_pages = 0
+        self.turns = asyncio.Semaphore(TURN_PAGES)
         self.renderers: dict[str, Callable[[Entry], bytes]] = {}
 
     def __len__(self) -> int:
