@@ -30,7 +30,7 @@ TURN_STREAMS = 50
 REST_S_MIN = 1e-3
 REST_S = 100e-6
 """For each stream that was written to; writing to one takes about half of it."""
-TURN_PAGES = 4
+TURN_PAGES = 2
 SHARED_MAX = 64
 STILL_HERE = b": still here\n\n"
 

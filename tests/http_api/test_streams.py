@@ -99,6 +99,17 @@ def test_a_long_poll_that_leaves_makes_room_at_once(rota: Rota) -> None:
     until(lambda: watches(rota) == 0, within_s=5, what="nobody waits any more")
 
 
+def test_a_watcher_of_a_job_that_leaves_makes_room_at_once(rota: Rota) -> None:
+    task = rota.submit_native(action="waits")
+    sock = socket.create_connection(("127.0.0.1", rota.port), 10)
+    lines = ("Host: localhost", "Connection: Upgrade", "Upgrade: websocket")
+    key = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", "")
+    sock.sendall("\r\n".join((f"GET /ws/jobs/{task} HTTP/1.1", *lines, *key)).encode())
+    until(lambda: watches(rota) == 1)
+    sock.close()
+    until(lambda: watches(rota) == 0, within_s=5, what="nobody watches any more")
+
+
 def test_a_task_that_is_cancelled_inside_does_not_end_its_stream_in_good_order(rota: Rota) -> None:
     """A cancellation is passed on, not taken for the reader's leaving."""
     sock = asked(rota, "/v1/events/stream")
@@ -127,19 +138,19 @@ def test_a_reader_that_does_not_read_holds_one_piece_and_misses_nothing(rota: Ro
         rota.ended(rota.submit_native(params={"x": large}))
     head = rota.get("/v1/events/head").json["seq"]
     paths = [f"/v1/events/stream?after={before}", f"/v1/events/stream?after={before}&agentId=ann"]
-    found = [asked(rota, path, "1.0", buffer=4096) for path in paths * 3]
+    found = [asked(rota, path, "1.0", buffer=65536) for path in paths * 3]
     until(lambda: len(waiting(rota)) == 6 and all(waiting(rota)))
     for _ in range(10):
         rota.submit_native("bob", params={"x": large})
     assert max(waiting(rota)) <= 2 * catch_up.PIECE_BYTES
     last = rota.ended(rota.submit_native("ann"))["taskId"]
     for number, sock in enumerate(found):
-        text = b""
+        text = bytearray()
         while b'task_succeeded","v":1,"task":"%b"' % last.encode() not in text[-2000:]:
             text += sock.recv(1 << 20)
-        text = text.split(GREETING)[1]
-        seqs = [int(line[4:]) for line in text.split(b"\n") if line.startswith(b"id: ")]
-        events = [json.loads(line[6:]) for line in text.split(b"\n") if line[:6] == b"data: "]
+        lines = bytes(text).split(GREETING)[1].split(b"\n")
+        seqs = [int(line[4:]) for line in lines if line.startswith(b"id: ")]
+        events = [json.loads(line[6:]) for line in lines if line[:6] == b"data: "]
         assert seqs == [event["seq"] for event in events]
         assert seqs == sorted(set(seqs))
         if number % 2 == 0:
