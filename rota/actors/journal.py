@@ -142,6 +142,7 @@ class Journal:
             return
         reach("journal.durable")
         self.durable_seq = seq
+        self._follow(seq)
         effects = self._effects
         while effects and effects[0][0] <= seq:
             _, effect, value = effects.popleft()
@@ -149,7 +150,6 @@ class Journal:
                 effect(value)
             except Exception:
                 logger.exception("an effect failed; the log is not touched by it")
-        self._follow(seq)
         for listener in self.listeners:
             listener(seq)
 
