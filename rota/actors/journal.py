@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.actors.messages import Reply
+    from rota.actors.tail import Tail
     from rota.clock import Clock
     from rota.domain.events import Event
     from rota.errors import RotaError
@@ -61,11 +62,13 @@ class Journal:
         self.on_stopped: Callable[[Exception], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
+        self.tail: Tail | None = None
         self._clock = clock
         self._hand_over = hand_over
         self._schedule = schedule
         self._seq = head.seq
         self._unsent: list[Stored] = []
+        self._handed: deque[list[Stored]] = deque()
         self._effects: deque[tuple[int, Callable[[Any], None], Any]] = deque()
 
     def now(self) -> int:
@@ -159,6 +162,7 @@ class Journal:
         if self._unsent:
             unsent, self._unsent = self._unsent, []
             reach("journal.recorded")
+            self._handed.append(unsent)
             try:
                 self._hand_over(unsent)
             except Exception as error:
@@ -171,6 +175,7 @@ class Journal:
             return
         reach("journal.durable")
         self.durable_seq = seq
+        self._follow(seq)
         effects = self._effects
         while effects and effects[0][0] <= seq:
             _, effect, value = effects.popleft()
@@ -187,6 +192,14 @@ class Journal:
             except Exception:
                 logger.exception("a listener failed; the log is not touched by it")
 
+    def _follow(self, seq: int) -> None:
+        """Feed the tail with what has become durable."""
+        handed, tail = self._handed, self.tail
+        while handed and handed[0][-1].seq <= seq:
+            durable = handed.popleft()
+            if tail is not None:
+                tail.add(durable)
+
     def fail(self, error: BaseException) -> None:
         """Stop recording: nothing after `durable_seq` was written; tell whoever waits."""
         self.failure = StorageUnavailable(
@@ -194,6 +207,7 @@ class Journal:
         )
         effects, self._effects = self._effects, deque()
         self._unsent.clear()
+        self._handed.clear()
         for _, effect, value in effects:
             if effect in (self._ok, self._refused):
                 value[0].fail(self.failure)

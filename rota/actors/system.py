@@ -27,6 +27,7 @@ from rota.actors.retention import Retention
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshots import Snapshots
+from rota.actors.tail import Tail
 from rota.actors.timekeeper import Timekeeper
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
@@ -114,6 +115,7 @@ class Shard:
         self._waiting_for_end: Callable[[], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
+        self.tail = Tail(log)
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -136,6 +138,7 @@ class Shard:
             state, head, self._host.clock, self._line.hand_over, self.runtime.schedule
         )
         self.journal.listeners, self.journal.watched = self.listeners, self.watched
+        self.tail.join(self.journal)
         self.archive = Archive(self.journal, self.log)
 
     def _wire(self, state: State, head: Head) -> None:

@@ -63,7 +63,7 @@ def events_command(
     if follow:
         found = client.stream(after=after, kinds=kinds, task=task, agent=agent, on_lost=_lost)
     elif task is not None:
-        found = _of_task(client.task_events(task), after or 0, kinds, agent)
+        found = _of_task(client.iter_task_events(task, after=after or 0), kinds, agent)
     else:
         found = _pages(client, after or 0, limit or EVENTS, kinds, agent)
     if limit is not None or not follow:
@@ -88,27 +88,26 @@ def line_of(event: dict[str, Any]) -> str:
 
 
 def _of_task(
-    events: list[dict[str, Any]], after: int, kinds: tuple[str, ...], agent: str | None
+    events: Iterator[dict[str, Any]], kinds: tuple[str, ...], agent: str | None
 ) -> Iterator[dict[str, Any]]:
     for event in events:
-        if (
-            event["seq"] > after
-            and (not kinds or event["kind"] in kinds)
-            and (agent is None or event.get("agent") == agent)
-        ):
+        if (not kinds or event["kind"] in kinds) and (agent is None or event.get("agent") == agent):
             yield event
 
 
 def _pages(
     client: RotaClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
 ) -> Iterator[dict[str, Any]]:
-    while True:
-        rows = min(limit, PAGE_ROWS_MAX)
-        page = client.events(after=after, limit=rows, kinds=kinds, agent=agent)
+    """Give up to about `limit` events: whoever wants few does not ask for a whole page."""
+    if limit >= PAGE_ROWS_MAX:
+        yield from client.iter_events(after=after, kinds=kinds, agent=agent)
+        return
+    is_more = True
+    while is_more:
+        page = client.events(after=after, limit=limit, kinds=kinds, agent=agent)
         yield from page["events"]
-        if page["next"] <= after:
-            return
         after = page["next"]
+        is_more = after < page["head"]
 
 
 def _lost(reason: str) -> None:

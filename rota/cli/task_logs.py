@@ -10,7 +10,7 @@ from rota.cli.output import clean, json_option, note, print_json
 from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from rota.client.client import RotaClient
 
@@ -30,7 +30,7 @@ def logs_command(task_id: str, *, follow: bool, as_json: bool, client: RotaClien
       rota logs tsk_1a2B3c4D
       rota logs tsk_1a2B3c4D --follow
     """
-    lines: Iterable[dict[str, Any]] = _pages(client, task_id)
+    lines: Iterable[dict[str, Any]] = client.iter_logs(task_id)
     if follow:
         lines = client.follow_logs(task_id, on_lost=_lost)
     count = 0
@@ -50,16 +50,6 @@ def logs_command(task_id: str, *, follow: bool, as_json: bool, client: RotaClien
 def line_of(line: dict[str, Any]) -> str:
     """Show a line of a log."""
     return " ".join(clean(line[name]) for name in ("at", "level", "message"))
-
-
-def _pages(client: RotaClient, task_id: str) -> Iterator[dict[str, Any]]:
-    cursor: int | None = None
-    while True:
-        page = client.logs(task_id, cursor=cursor)
-        yield from page["lines"]
-        if "nextCursor" not in page:
-            return
-        cursor = int(page["nextCursor"])
 
 
 def _lost(reason: str) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 LONG_POLL_S = 25.0
 """How long one request waits for a task: less than most proxies bear."""
+PAGE_ROWS = 1000
 POLL_S = 0.005
 POLL_S_MAX = 0.25
 RECONNECT_S = 0.1
@@ -70,6 +71,16 @@ class RotaClient:
         query = {"agentId": agent, "state": state, "type": action, "batchId": batch}
         return self._get("/v1/tasks", **query, limit=limit, cursor=cursor)
 
+    def iter_tasks(self, **filters: str | None) -> Iterator[Json]:
+        """Give all tasks, newest first, asked for a page at a time; `filters` as of `tasks`."""
+        cursor: str | None = None
+        while True:
+            page = self.tasks(limit=PAGE_ROWS, cursor=cursor, **filters)
+            yield from page["tasks"]
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return
+
     def cancel(self, task_id: str, reason: str = "") -> Json:
         """Cancel a task. Raises NotFound, or Conflict if it has ended."""
         return self._post(_path("tasks", task_id, "cancel"), {"reason": reason})
@@ -103,6 +114,16 @@ class RotaClient:
     def logs(self, task_id: str, *, cursor: int | None = None, limit: int | None = None) -> Json:
         """Give a page of a task's log, oldest first, after `cursor` lines. Raises NotFound."""
         return self._get(_path("tasks", task_id, "logs"), cursor=cursor, limit=limit)
+
+    def iter_logs(self, task_id: str) -> Iterator[Json]:
+        """Give a task's whole log as it is now, asked for a page at a time. Raises NotFound."""
+        cursor: int | None = None
+        while True:
+            page = self.logs(task_id, cursor=cursor)
+            yield from page["lines"]
+            if "nextCursor" not in page:
+                return
+            cursor = int(page["nextCursor"])
 
     def follow_logs(
         self, task_id: str, *, on_lost: Callable[[str], None] | None = None
@@ -182,9 +203,16 @@ class RotaClient:
     # -- history -----------------------------------------------------------------------------
 
     def task_events(self, task_id: str) -> list[Json]:
-        """Give the history of one task, oldest first. Raises NotFound."""
-        found: list[Json] = self._get(_path("tasks", task_id, "events"))["events"]
-        return found
+        """Give the whole history of one task, oldest first. Raises NotFound."""
+        return list(self.iter_task_events(task_id))
+
+    def iter_task_events(self, task_id: str, *, after: int = 0) -> Iterator[Json]:
+        """Give the same one by one, after a seq, asked for a page at a time."""
+        place: int | None = after
+        while place is not None:
+            page = self._get(_path("tasks", task_id, "events"), after=place)
+            yield from page["events"]
+            place = page.get("next")
 
     def events(
         self,
@@ -198,6 +226,22 @@ class RotaClient:
         """Give a page of the history after a seq; the next page is after its `next`."""
         query = {"kind": ",".join(kinds), "task": task, "agentId": agent}
         return self._get("/v1/events", after=after, limit=limit, **query)
+
+    def iter_events(
+        self,
+        *,
+        after: int = 0,
+        kinds: Iterable[str] = (),
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> Iterator[Json]:
+        """Give the history after a seq to its present end, asked for a page at a time."""
+        kinds, is_more = tuple(kinds), True
+        while is_more:
+            page = self.events(after=after, limit=PAGE_ROWS, kinds=kinds, task=task, agent=agent)
+            yield from page["events"]
+            after = page["next"]
+            is_more = after < page["head"]
 
     def head(self) -> Json:
         """Give the seq and the digest of the last event."""

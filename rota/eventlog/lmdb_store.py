@@ -24,7 +24,7 @@ from rota.eventlog.damage import broken, damaged, missing
 from rota.eventlog.data_folder import DataFolder
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
-from rota.eventlog.port import Head, Stored
+from rota.eventlog.port import READ_BYTES_MAX, Head, Stored
 from rota.eventlog.snapshot_files import SnapshotFiles
 from rota.eventlog.upgrades import upgrade
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MAP_BYTES = 16 << 30
 MAP_BYTES_MAX = 1 << 46
 PROBE_BYTES = 256 << 10
-READ_BYTES_MAX = 8 << 20
 
 _SEQ = struct.Struct(">Q")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
@@ -191,7 +190,7 @@ class LmdbLog:
     def _reading(self) -> _Reading:
         return _Reading(self)
 
-    def read(self, after: int, limit: int) -> list[Stored]:
+    def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
         """Give up to `limit` verified records after `after` (fewer, if they are large)."""
         found: list[Stored] = []
         size = 0
@@ -210,7 +209,7 @@ class LmdbLog:
                 return found
             seq = after
             for value in cursor.iternext(keys=False):
-                if seq - after >= limit or size > READ_BYTES_MAX:
+                if seq - after >= limit or size > bytes_max:
                     break
                 seq += 1
                 body = value[DIGEST_BYTES:]
@@ -227,16 +226,19 @@ class LmdbLog:
             raise missing(after)
         return []
 
-    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
+    def read_task(
+        self, task_id: str, limit: int, after: int = 0, bytes_max: int = READ_BYTES_MAX
+    ) -> list[Stored]:
         """Give the verified records of one task, oldest first."""
         found: list[Stored] = []
+        size = 0
         with self._reading() as txn:
             cursor = txn.cursor(self._db["by_task"])
             if not cursor.set_range_dup(task_id.encode()[:511] or b"\0", _SEQ.pack(after + 1)):
                 return found
             events = self._db["events"]
             for key in cursor.iternext_dup():
-                if len(found) >= limit:
+                if len(found) >= limit or size > bytes_max:
                     break
                 seq = _SEQ.unpack(key)[0]
                 value = txn.get(key, db=events)
@@ -246,6 +248,7 @@ class LmdbLog:
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
                     raise broken(seq)
+                size += len(body)
                 found.append(Stored(seq, value[:DIGEST_BYTES], body, task_id))
         return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rota.errors import LogUnusable
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import failed_task
-from rota.eventlog.port import Head, Snapshot, Stored
+from rota.eventlog.port import READ_BYTES_MAX, Head, Snapshot, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,15 +52,17 @@ class MemoryLog:
                 if failed_task(record.body) is not None:
                     self._failed.append((record.seq, record.task))
 
-    def read(self, after: int, limit: int) -> list[Stored]:
+    def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
         """Give up to `limit` records after `after`."""
-        return self._records[max(after, 0) : max(after, 0) + limit]
+        return _up_to(self._records[max(after, 0) : max(after, 0) + limit], bytes_max)
 
-    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
+    def read_task(
+        self, task_id: str, limit: int, after: int = 0, bytes_max: int = READ_BYTES_MAX
+    ) -> list[Stored]:
         """Give the records of one task."""
         own = self._by_task.get(task_id, [])
         first = bisect_right(own, after)
-        return [self._records[seq - 1] for seq in own[first : first + limit]]
+        return _up_to([self._records[seq - 1] for seq in own[first : first + limit]], bytes_max)
 
     def has_task(self, task_id: str) -> bool:
         """Whether any record is indexed under this task."""
@@ -103,3 +105,13 @@ class MemoryLog:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _up_to(records: list[Stored], bytes_max: int) -> list[Stored]:
+    """Leave out what comes after the first record that makes them too many bytes."""
+    size = 0
+    for count, record in enumerate(records, start=1):
+        size += len(record.body)
+        if size > bytes_max:
+            return records[:count]
+    return records

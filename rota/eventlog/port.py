@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FORMAT_VERSION = 1
+READ_BYTES_MAX = 8 << 20
 
 
 class Stored(NamedTuple):
@@ -48,11 +49,16 @@ class EventLog(Protocol):
         """Make the records durable after `expected_seq`, under the writer's `epoch`."""
         ...
 
-    def read(self, after: int, limit: int) -> list[Stored]:
-        """Give up to `limit` verified records after `after`. Raises LogCorrupt."""
+    def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
+        """Give up to `limit` verified records after `after`. Raises LogCorrupt.
+
+        The first of them that makes them more than `bytes_max` is the last.
+        """
         ...
 
-    def read_task(self, task_id: str, limit: int, after: int = 0) -> list[Stored]:
+    def read_task(
+        self, task_id: str, limit: int, after: int = 0, bytes_max: int = READ_BYTES_MAX
+    ) -> list[Stored]:
         """Give up to `limit` verified records of one task after `after`. Raises LogCorrupt."""
         ...
 

@@ -27,6 +27,7 @@ from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import Route, routes_for
+from rota.http.streams import Streams
 from rota.http.v1.health import registry_for
 from rota.http.watches import Watches
 
@@ -64,7 +65,7 @@ class App:
         self.config_path = config_path
         self.started_s = monotonic_s()
         self.registry = registry_for(bridge.shard)
-        self.streams: set[asyncio.Event] = set()
+        self.streams = Streams(bridge.shard.tail)
         self.watches = Watches(bridge.shard)
         self.closing = False
         self._changing = asyncio.Lock()
@@ -78,7 +79,7 @@ class App:
         )
         for route in self.routes:
             self._add(route)
-        bridge.shard.listeners.append(self._news)
+        bridge.shard.listeners.append(self.streams.news)
 
     def _add(self, route: Route) -> None:
         if "{" not in route.path:
@@ -221,18 +222,11 @@ class App:
             self.bridge.shard.limits = settings.limits()
             return changed
 
-    # -- the stream
-
-    def _news(self, seq: int) -> None:
-        del seq
-        for news in self.streams:
-            news.set()
-
     def close(self) -> None:
         """End the streams."""
         self.closing = True
         self.watches.close()
-        self._news(0)
+        self.streams.close()
 
     def listener(self) -> Listener:
         """Make the server of this app."""

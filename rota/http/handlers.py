@@ -1,9 +1,10 @@
 """In-process event handlers: plain or async functions that are called with every durable fact.
 
 They are called one after the other, fact by fact, in the order of the log; whatever they raise is
-logged and hurts nobody. The facts come from the log and plain functions run in a thread of their
-own, so a slow handler delays only itself and the handlers after it, never the scheduler. They hear
-of what happens from the start of the server on.
+logged and hurts nobody. The facts come from the tail, or from the log where they have fallen
+behind, and plain functions run in a thread of their own, so a slow handler delays only itself and
+the handlers after it, never the scheduler. They hear of what happens from the start of the server
+on; while the log cannot be read they wait, and go on where they were.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib import import_module
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, LogError, LogUnusable
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.handlers")
 
-PAGE_RECORDS = 100
+UNREADABLE_S = 0.2
 
 
 def load_handler(path: str) -> Handler:
@@ -100,7 +101,7 @@ class EventHandlers:
         """Begin after the log's present end."""
         self._shard = shard
         self._handlers = handlers
-        self._after = shard.journal.durable_seq
+        self._after = shard.tail.last
         self._news = asyncio.Event()
         self._thread = HandlerThread()
         shard.listeners.append(self._committed)
@@ -110,19 +111,30 @@ class EventHandlers:
         self._news.set()
 
     async def run(self) -> None:
-        """Call the handlers until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await self.catch_up()
+        """Call the handlers until cancelled, or the log tells of what cannot be."""
+        with self._shard.tail.reading():
+            try:
+                while True:
+                    await self._next()
+            except LogError:
+                logger.exception("the event handlers are not called any more after %d", self._after)
 
-    async def catch_up(self) -> None:
-        """Call the handlers with everything that is durable and new to them."""
-        while page := self._shard.log.read(self._after, PAGE_RECORDS):
-            for item in page:
-                self._after = item.seq
-                await self._tell(decode(item.body))
-            await asyncio.sleep(0)
+    async def _next(self) -> None:
+        """Call the handlers with some of what is durable and new to them, or wait for it."""
+        self._news.clear()
+        try:
+            page = self._shard.tail.page(self._after)
+        except LogUnusable as error:
+            logger.warning("the event handlers wait for the log: %s", error)
+            await asyncio.sleep(UNREADABLE_S)
+            return
+        if not page:
+            await self._news.wait()
+        for entry in page:
+            record = decode(entry.body)
+            self._after = entry.seq
+            await self._tell(record)
+        await asyncio.sleep(0)
 
     async def _tell(self, record: Record) -> None:
         for handler in self._handlers:

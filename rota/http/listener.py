@@ -14,6 +14,7 @@ from aiohttp import web
 
 from rota import ids
 from rota.http import problems
+from rota.http.presence import AttendedConnection
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ logger = logging.getLogger("rota.http")
 KEEPALIVE_S = 75.0
 
 
-class Protocol(web.RequestHandler):
+class Protocol(AttendedConnection):
     """One connection."""
 
     __slots__ = ("is_excess",)

@@ -2,7 +2,7 @@
 
 Whoever waits has an event that is set when something about the task was recorded; whether that is
 durable is for them to await. A record costs one look whether anybody waits for its task; the number
-of those who wait is bounded.
+of those who wait is bounded, and whoever leaves makes room at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rota.config import STREAMS_MAX
 from rota.domain.task import TERMINAL
+from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -56,14 +57,18 @@ class Watches:
 
 
 async def until_ended(call: Call, task_id: str, wait_ms: int) -> Task:
-    """Give the task when it has ended, or as it is after `wait_ms`. Raises NotFound."""
+    """Give the task when it has ended, or as it is after `wait_ms`. Raises NotFound.
+
+    Nobody is waited for who has left; one that says no more may have left, and is answered now.
+    """
     task = call.bridge.task(task_id)
     if wait_ms <= 0 or task.state in TERMINAL:
         return task
-    with call.app.watches.on(task_id) as changed:
+    connection = connection_of(call.request)
+    with call.app.watches.on(task_id) as changed, connection.attended(changed.set):
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while not call.app.closing:
+                while not (call.app.closing or connection.is_gone or connection.at_eof):
                     changed.clear()
                     task = await call.bridge.durable(lambda: call.bridge.task(task_id))
                     if task.state in TERMINAL:

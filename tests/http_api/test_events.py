@@ -73,9 +73,23 @@ def test_an_unknown_kind_is_an_error(rota: Rota) -> None:
     assert "task_vanished" in answer.json["error"]
 
 
-def test_after_the_end_there_is_nothing(rota: Rota) -> None:
-    page = rota.get("/v1/events?after=1000000").json
-    assert (page["events"], page["next"]) == ([], 1_000_000)
+def test_at_the_end_there_is_nothing(rota: Rota) -> None:
+    head = rota.get("/v1/events/head").json["seq"]
+    page = rota.get(f"/v1/events?after={head}").json
+    assert (page["events"], page["next"], page["head"]) == ([], head, head)
+
+
+def test_a_place_beyond_the_end_is_an_error(rota: Rota) -> None:
+    head = rota.get("/v1/events/head").json["seq"]
+    for answer in (
+        rota.get(f"/v1/events?after={head + 1}"),
+        rota.get(f"/v1/events?after={head + 1}&agentId=nobody"),
+        rota.get(f"/v1/events/stream?after={head + 1}"),
+        rota.get("/v1/events/stream", **{"Last-Event-ID": str(head + 1)}),
+    ):
+        assert (answer.status, answer.code) == (400, "seq_beyond_head")
+        assert str(head) in answer.json["error"]
+        assert answer.json["details"]["head"] == head
 
 
 def test_the_head_is_the_end_of_the_chain_over_the_history(rota: Rota) -> None:

@@ -19,6 +19,7 @@ from pykka import ActorRegistry
 from support import sim_memory, sim_rules
 from support.sim_clients import Clients
 from support.sim_faults import Faults, InjectedError, injected
+from support.sim_follower import Follower
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
@@ -261,6 +262,7 @@ class World:
         self.shard = shard
         self.trace("boot with %s", shard.limits)
         shard.start()
+        self.follower = Follower(shard, self.log, self.seed, self.violated)
 
     def _make_line(self, *args: Any) -> SimLine:
         self.line = SimLine(*args)
@@ -501,6 +503,7 @@ class World:
             self.violated(f"{len(self.waiting)} requests were never answered: {kinds}")
         if shard.state.seq != self.log.seq():
             self.violated(f"at rest {shard.state.seq} records were made, {self.log.seq()} kept")
+        self.follower.at_rest()
         self.model.at_rest()
         self.check_kept()
         self.model.settled()

@@ -43,6 +43,7 @@ async def watch(call: Call) -> Any:
     with call.app.watches.on(job_id) as changed:
         await socket.prepare(call.request)
         listening = asyncio.ensure_future(_listen(socket))
+        listening.add_done_callback(lambda _: changed.set())
         try:
             await _push(call, socket, job_id, changed, listening)
         except ConnectionError:
@@ -71,9 +72,7 @@ async def _push(
     task, seen = _replay(call, job_id)
     await _send(socket, "job.snapshot", task, seen, None)
     while task.state not in TERMINAL and not call.app.closing and not listening.done():
-        waiting = asyncio.ensure_future(changed.wait())
-        await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        await changed.wait()
         changed.clear()
         await call.bridge.durable(lambda: None)
         for record in replay_task(call.bridge.shard.log, job_id, seen):
@@ -90,6 +89,7 @@ def _replay(call: Call, job_id: str) -> tuple[Task, int]:
     task = born(record)
     for record in records:
         evolve(task, record)
+    task.params_json = call.bridge.task(job_id).params_json  # each watcher would hold a copy of them
     return task, record.seq
 
 

@@ -18,6 +18,7 @@ from rota.http.watches import until_ended
 if TYPE_CHECKING:
     from rota.http.call import Call
 
+EVENTS_BYTES = 1 << 20
 STATES = {state.value: frozenset({state}) for state in TaskState}
 
 
@@ -64,11 +65,11 @@ async def events(call: Call) -> Any:
     task_id, log = call.params["id"], call.bridge.shard.log
     after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
-    found = log.read_task(task_id, limit, after)
+    found = log.read_task(task_id, limit, after, EVENTS_BYTES)
     if not found and not log.has_task(task_id):
         raise NotFound("task not found")
     body = b'{"events":[%b]' % b",".join(each.body for each in found)
-    if len(found) == limit:
+    if len(found) == limit or sum(len(each.body) for each in found) > EVENTS_BYTES:
         body += b',"next":%d' % found[-1].seq
     return call.raw(body + b"}")
 

@@ -1,0 +1,49 @@
+"""What a record is about, read off the first bytes of its body.
+
+Filters need a record's kind, task and agent, not its data, which may be a megabyte: they come
+first, in an order that the codec keeps. A body that begins otherwise is read whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+from rota.eventlog.codec import KINDS, VERSIONS, decode
+
+_STRING = rb'"(?:[^"\\]|\\.)*"'
+_BEGINNING = re.compile(
+    rb'\{"seq":\d+,"at":\d+,"kind":"([a-z_]+)","v":(\d+)'
+    rb'(?:,"task":(%b))?(?:,"agent":(%b))?(?=[,}])' % (_STRING, _STRING)
+)
+
+
+class Heading(NamedTuple):
+    """Kind, task and agent of a record; None where it has none."""
+
+    kind: str
+    task: str | None = None
+    agent: str | None = None
+
+
+def heading_of(body: bytes) -> Heading:
+    """Read what a record is about. Raises LogCorrupt or LogTooNew."""
+    found = _BEGINNING.match(body)
+    if found is not None:
+        kind, version, task, agent = found.groups()
+        name = kind.decode()
+        if VERSIONS.get(name) == int(version):
+            return Heading(name, _text(task), _text(agent))
+    event: Any = decode(body).event
+    return Heading(KINDS[type(event)], getattr(event, "task", None), getattr(event, "agent", None))
+
+
+def _text(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    if b"\\" in raw:
+        text: str = orjson.loads(raw)
+        return text
+    return raw[1:-1].decode()
