@@ -90,6 +90,7 @@ class ServerSettings(Section):
     tokens: dict[str, str] = {}
     body_bytes_max: Annotated[int, Field(ge=1024, le=1 << 30)] = 4 << 20
     body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    header_timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
     connections_max: Annotated[int, Field(ge=1)] = 5000
     grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30

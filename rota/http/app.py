@@ -22,6 +22,7 @@ from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
+from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
@@ -235,8 +236,9 @@ class App:
         server = self.settings.server
         return Listener(
             self.handle,
-            connections_max=server.connections_max,
+            connections_max=make_room(server.connections_max),
             body_bytes_max=server.body_bytes_max,
+            header_timeout_s=server.header_timeout_s,
         )
 
 

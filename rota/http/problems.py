@@ -33,6 +33,7 @@ class HttpProblem(RotaError):  # noqa: N818 - a problem is what HTTP calls it
         """Answer with `status`."""
         super().__init__(message, code=code, details=details)
         self.status = status
+        self.retryable = status in RETRY_AFTER_S
 
 
 def native_body(error: RotaError, request_id: str) -> dict[str, Any]:

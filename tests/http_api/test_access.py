@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 
 import pytest
 from support.http_server import Rota, Servers, until
@@ -145,30 +144,23 @@ def test_loopback_hosts_are_served(rota: Rota, host: str) -> None:
 # -- connections ---------------------------------------------------------------------------------
 
 
-def test_connections_above_the_cap_get_503_and_those_below_go_on(serve: Servers) -> None:
+def test_connections_above_the_cap_get_503_while_all_below_are_being_served(
+    serve: Servers,
+) -> None:
     rota = serve({"server": {"connections_max": 3}})
-    ask = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with contextlib.ExitStack() as stack:
-        held = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", rota.port), 10))
-            for _ in range(3)
-        ]
-        for sock in held:
-            sock.sendall(ask)
-            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        held = [stack.enter_context(rota.stream("/v1/events/stream?after=0")) for _ in range(3)]
         answer = rota.get("/health/live")
         assert (answer.status, answer.json["code"]) == (503, "too_many_connections")
         assert answer.headers["retry-after"]
-        held[0].sendall(ask)
-        assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
+        assert answer.json["retryable"] is True
+        assert held[0].take(1)
     until(lambda: rota.get("/health/live").status == 200, what="there is room again")
 
 
 def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) -> None:
     rota = serve({"server": {"connections_max": 1}})
-    with rota.connected() as sock:
-        sock.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        sock.recv(65536)
+    with rota.stream():
         answer = rota.get("/health/live")
         assert answer.status == 503
         assert answer.headers["x-request-id"] == answer.json["requestId"]
@@ -176,9 +168,7 @@ def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) ->
 
 def test_a_refused_connection_is_closed(serve: Servers) -> None:
     rota = serve({"server": {"connections_max": 1}})
-    with rota.connected() as first:
-        first.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        first.recv(65536)
+    with rota.stream():
         asked = rota.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert asked.startswith(b"HTTP/1.1 503")
 
