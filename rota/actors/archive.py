@@ -6,18 +6,27 @@ tell of an earlier time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rota.actors.recovery import batch_from_log, task_from_log
 from rota.domain.batch import Batch
 from rota.domain.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from rota.actors.journal import Journal
     from rota.eventlog.port import EventLog
 
 
 READ_KEPT = 16
+
+
+class Foreseen(NamedTuple):
+    """What was found of tasks that are not in memory, and how many had left it by then."""
+
+    found: dict[str, Task | None]
+    departures: int
 
 
 class Archive:
@@ -31,6 +40,7 @@ class Archive:
         self._log = log
         self._attic: dict[str, tuple[int, Task | Batch]] = {}
         self._read: dict[str, Task] = {}
+        self._departures = 0
         self._tasks.on_forgotten = self._batches.on_forgotten = self._put_away
 
     def task(self, task_id: str) -> Task | None:
@@ -73,8 +83,40 @@ class Archive:
         task = self.task(subject)
         return task if task is not None else self.batch(subject)
 
+    # -- many at once
+
+    def outside(self, task_ids: Iterable[str]) -> list[str]:
+        """Give those that memory knows nothing of."""
+        here = self._tasks.by_id
+        return [each for each in task_ids if each not in here and self._kept(each) is None]
+
+    def look_up(self, task_ids: Sequence[str], foreseen: Foreseen) -> None:
+        """Add what the log knows of some that are not in memory; it is read on the spot."""
+        known = self._log.known_of(task_ids)
+        for task_id in task_ids:
+            foreseen.found[task_id] = self._from_log(task_id) if task_id in known else None
+
+    def foresee(self) -> Foreseen:
+        """Begin to look things up."""
+        return Foreseen({}, self._departures)
+
+    def seer(self, foreseen: Foreseen) -> Callable[[str], Task | None]:
+        """Give a `task` that knows what was foreseen; memory goes before it."""
+        found = foreseen.found
+        if foreseen.departures != self._departures:  # what was not there may have come and gone
+            came = self._log.known_of([each for each, task in found.items() if task is None])
+            found = {each: task for each, task in found.items() if each not in came}
+
+        def find(task_id: str) -> Task | None:
+            if task_id not in found or task_id in self._tasks.by_id or task_id in self._attic:
+                return self.task(task_id)
+            return found[task_id]
+
+        return find
+
     def _put_away(self, subject: Task | Batch) -> None:
         """Keep what is leaving memory until the log can tell of it."""
+        self._departures += 1
         durable, attic = self._journal.durable_seq, self._attic
         while attic and attic[oldest := next(iter(attic))][0] <= durable:
             del attic[oldest]

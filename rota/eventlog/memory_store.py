@@ -62,6 +62,10 @@ class MemoryLog:
         """Whether any record is indexed under this task."""
         return task_id in self._by_task
 
+    def known_of(self, task_ids: Sequence[str]) -> set[str]:
+        """Give those under which any record is indexed."""
+        return {task_id for task_id in task_ids if task_id in self._by_task}
+
     def head(self) -> Head:
         """Give the last record's seq and digest."""
         if not self._records:
