@@ -109,8 +109,13 @@ class App:
         if methods is None:
             raise HttpProblem(404, "not_found", "there is nothing at this path; see /docs")
         route = methods.get(method)
+        if method == "HEAD" and route is None:
+            route = methods.get("GET")
+            route = None if route is not None and route.is_stream else route
         if route is None:
             allowed = sorted(methods)
+            if "GET" in methods and not methods["GET"].is_stream:
+                allowed.append("HEAD")
             msg = f"this path takes {', '.join(allowed)}"
             raise HttpProblem(405, "method_not_allowed", msg, allowed=allowed)
         return route, params
@@ -152,7 +157,7 @@ class App:
         """Check who is asking, and give their name."""
         headers = request.headers
         origin = headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != headers.get("Host"):
+        if origin is not None and not _is_own(origin, headers.get("Host")):
             raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
         if not self._tokens:
             host = headers.get("Host", "localhost")
@@ -240,6 +245,12 @@ class App:
             body_bytes_max=server.body_bytes_max,
             header_timeout_s=server.header_timeout_s,
         )
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    """Whether a page is one of ours: by the name we were asked under, over HTTP."""
+    scheme, _, name = origin.partition("://")
+    return scheme.lower() in ("http", "https") and name == host
 
 
 def _path_of(request: BaseRequest) -> str:

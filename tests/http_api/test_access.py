@@ -67,7 +67,7 @@ def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | No
     for route in ROUTES:
         answer = guarded.request(route.method, route.path.replace("{id}", "x"), headers=headers)
         if route.public:
-            assert answer.status == 200
+            assert answer.status == route.status
             continue
         assert answer.status == 401, route
         assert answer.json["code"] == (
@@ -111,6 +111,19 @@ def test_short_tokens_are_refused(serve: Servers) -> None:
 
 
 # -- browsers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["evil", "", "ftp", "file", "javascript", "httpx", "xhttp"])
+def test_a_page_of_our_name_by_another_scheme_is_another_origin(rota: Rota, scheme: str) -> None:
+    origin = f"{scheme}://127.0.0.1:{rota.port}"
+    answer = rota.request("GET", "/v1/tasks", headers={"Origin": origin})
+    assert (answer.status, answer.json["code"]) == (403, "foreign_origin")
+
+
+def test_the_way_to_the_docs_is_as_open_as_they_are(guarded: Rota) -> None:
+    answer = guarded.get("/")
+    assert (answer.status, answer.headers["location"]) == (302, "/docs")
+    assert guarded.get(answer.headers["location"]).status == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", "x"])

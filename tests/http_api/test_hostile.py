@@ -187,7 +187,7 @@ def test_a_huge_setting_name_is_not_sent_back(rota: Rota) -> None:
 
 
 @pytest.mark.usefixtures("nothing_submitted")
-@pytest.mark.parametrize("levels", [65, 1000, 100_000])
+@pytest.mark.parametrize("levels", [65, 1000, 90_000])
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}")])
 def test_deep_nesting_is_400(rota: Rota, levels: int, brackets: tuple[str, str]) -> None:
     opening, closing = brackets
@@ -315,8 +315,12 @@ def test_encoded_bodies_are_415(rota: Rota, encoding: str) -> None:
 def test_wrong_methods_are_405_and_told_which_are_right(rota: Rota) -> None:
     paths: dict[str, set[str]] = {}
     for route in ROUTES:
-        paths.setdefault(route.path.replace("{id}", "x"), set()).add(route.method)
+        found = paths.setdefault(route.path.replace("{id}", "x"), set())
+        found |= (
+            {"GET", "HEAD"} if route.method == "GET" and not route.is_stream else {route.method}
+        )
     paths.pop("/tasks/batch")
+    assert "HEAD" in paths["/v1/tasks"]
     for path, methods in paths.items():
         for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - methods:
             answer = rota.request(method, path)

@@ -17,6 +17,7 @@ from rota.errors import InvalidRequest
 from rota.eventlog.codec import CLASSES, decode
 from rota.http.dialects import browseros
 from rota.http.problems import HttpProblem
+from rota.http.v1.seqs import check_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,7 @@ async def feed(call: Call) -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     wanted = _wanted(call)
     log = call.bridge.shard.log
+    check_after(after, log.head().seq)
     if wanted == (frozenset(), None, None):
         found = log.read(after, limit)
         after = found[-1].seq if found else after
@@ -114,6 +116,7 @@ async def stream(call: Call) -> Any:
         after = int(last)
     else:
         after = call.query_int("after", default=default, low=0, high=SEQ_MAX)
+    check_after(after, default)
     wanted = _wanted(call)
     frame = _browseros_frame if _in_dialect(call) else _frame
     if len(call.app.streams) >= STREAMS_MAX:
