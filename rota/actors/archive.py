@@ -23,9 +23,10 @@ READ_KEPT = 16
 
 
 class Foreseen(NamedTuple):
-    """What was found of tasks that are not in memory, and how many had left it by then."""
+    """What was found of tasks that are not in memory: by whom, and how many had left it then."""
 
     found: dict[str, Task | None]
+    by: Archive
     departures: int
 
 
@@ -98,12 +99,13 @@ class Archive:
 
     def foresee(self) -> Foreseen:
         """Begin to look things up."""
-        return Foreseen({}, self._departures)
+        return Foreseen({}, self, self._departures)
 
     def seer(self, foreseen: Foreseen) -> Callable[[str], Task | None]:
         """Give a `task` that knows what was foreseen; memory goes before it."""
         found = foreseen.found
-        if foreseen.departures != self._departures:  # what was not there may have come and gone
+        if foreseen.by is not self or foreseen.departures != self._departures:
+            # what was not there then may have come and gone
             came = self._log.known_of([each for each, task in found.items() if task is None])
             found = {each: task for each, task in found.items() if each not in came}
 

@@ -113,9 +113,8 @@ class App:
             route = methods.get("GET")
             route = None if route is not None and route.is_stream else route
         if route is None:
-            allowed = sorted(methods)
-            if "GET" in methods and not methods["GET"].is_stream:
-                allowed.append("HEAD")
+            has_head = "GET" in methods and not methods["GET"].is_stream
+            allowed = sorted({*methods, "HEAD"} if has_head else methods)
             msg = f"this path takes {', '.join(allowed)}"
             raise HttpProblem(405, "method_not_allowed", msg, allowed=allowed)
         return route, params

@@ -8,6 +8,7 @@ import pytest
 from support.http_server import Rota, Servers, until
 
 from rota.errors import ConfigError
+from rota.http.problems import HttpProblem, response
 from rota.http.routes import ROUTES
 
 OPS, DEV = "ops-token-" + "o" * 20, "dev-token-" + "d" * 20
@@ -169,6 +170,13 @@ def test_connections_above_the_cap_get_503_while_all_below_are_being_served(
         assert answer.json["retryable"] is True
         assert held[0].take(1)
     until(lambda: rota.get("/health/live").status == 200, what="there is room again")
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(503, True), (429, True), (404, False)])
+def test_what_is_refused_for_now_can_be_tried_again(status: int, *, retryable: bool) -> None:
+    problem = HttpProblem(status, "too_many_streams", "too many streams are open")
+    assert problem.retryable is retryable
+    assert ("Retry-After" in response(problem, {}).headers) is retryable
 
 
 def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) -> None:

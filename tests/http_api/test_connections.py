@@ -217,6 +217,20 @@ def test_too_many_that_nobody_can_even_refuse_are_hung_up_on(serve: Servers) -> 
         until(lambda: 0 < open_now(rota) < 300, what="most of them are gone")
 
 
+def test_an_answer_that_nobody_reads_is_cut_off(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.listener.UNREAD_S", 0.3)
+    rota = serve()
+    for _ in range(12):
+        rota.submit_native(action="waits", params={"x": "y" * 1_000_000})
+    with rota.connected() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(b"GET /v1/tasks HTTP/1.1\r\n" + HOST + b"\r\n")
+        until(lambda: open_now(rota) == 1)
+        until(lambda: open_now(rota) == 0, what="it was cut off")
+
+
 # -- fuzz ----------------------------------------------------------------------------------------
 
 CASES = 6000
