@@ -245,6 +245,8 @@ class Listener(web.Server):
         header_timeout_s: float,
     ) -> None:
         """Hand requests to `handler`."""
+        # aiohttp warns of whatever clients ask for in vain; that is theirs to know, not our log's
+        logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
         self._running = asyncio.get_running_loop()
         self._handler = handler
         self._body_bytes_max = body_bytes_max

@@ -91,6 +91,18 @@ def test_a_body_that_breaks_off_its_framing_is_400_at_once(serve: Servers, rest:
     assert tracebacks(rota) == []
 
 
+def test_what_a_socket_asks_for_in_vain_is_not_logged(serve: Servers) -> None:
+    rota = serve({"types": {"x": {}}})
+    job = rota.post("/api/jobs", {"jobType": "x"}).json["data"]["jobId"].encode()
+    data = b"GET /ws/jobs/" + job + b" HTTP/1.1\r\n" + HOST
+    data += b"Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    data += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: \xff\r\n\r\n"
+    with rota.connected(5) as sock:
+        sock.sendall(data)
+        assert sock.recv(65536).startswith(b"HTTP/1.1 101")
+    assert [line for line in rota.log.lines if "aiohttp" in line] == []
+
+
 # -- half-closed connections ---------------------------------------------------------------------
 
 
