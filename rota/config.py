@@ -20,6 +20,7 @@ from rota.domain.commands import Limits
 from rota.domain.retry import RetryPolicy
 from rota.errors import ConfigError
 from rota.presets import with_presets
+from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, first_wrong, known_only
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -31,7 +32,8 @@ BROWSEROS_BATCH_MAX = 100
 BATCH_MAX = 1000
 BROWSEROS_PARALLELISM_MAX = 10
 DEPENDS_MAX = 1000
-BATCH_EDGES_MAX = 50_000
+BATCH_EDGES_MAX = 20_000
+BODY_VALUES_MAX = 100_000
 KEY_CHARS_MAX = 200
 INSTRUCTION_CHARS_MAX = 100_000
 WAIT_MS_MAX = 60_000
@@ -54,7 +56,6 @@ LIMIT_MAX = 100_000_000
 BUILTIN_ACTIONS = ("echo", "sleep", "fail")
 CHAT = "chat"
 """The type of BrowserOS tasks."""
-RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 
 
 class Section(BaseModel):
@@ -90,6 +91,7 @@ class ServerSettings(Section):
     tokens: dict[str, str] = {}
     body_bytes_max: Annotated[int, Field(ge=1024, le=1 << 30)] = 4 << 20
     body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    header_timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
     connections_max: Annotated[int, Field(ge=1)] = 5000
     grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30
@@ -110,6 +112,11 @@ class RetrySettings(BaseModel):
         hide_input_in_errors=True,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
+
     kind: Literal["exponential", "quadratic", "linear", "fixed"] = "exponential"
     base_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 1000
     multiplier: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
@@ -119,7 +126,7 @@ class RetrySettings(BaseModel):
     retry_on: (
         Annotated[
             list[Annotated[str, Field(pattern=RETRY_ON, max_length=120)]],
-            Field(max_length=RETRY_ON_MAX),
+            Field(max_length=RETRY_ON_MAX, fail_fast=True),
         ]
         | None
     ) = None
@@ -189,7 +196,7 @@ class ExecutorSettings(Section):
     """One way to run tasks, at one address."""
 
     kind: Literal["http", "tab", "chat"]
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=URL_CHARS_MAX)]
+    url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)]
     headers: dict[str, str] = {}
 
 
@@ -233,7 +240,7 @@ class BrowserManagerSettings(Section):
 
     agent: str = "browsermanager"
     routes: dict[
-        Annotated[str, Field(pattern=r"^/api/[A-Za-z0-9_./-]+$", max_length=200)],
+        Annotated[str, Field(pattern=API_PATH, max_length=200)],
         Annotated[str, Field(min_length=1, max_length=ACTION_CHARS_MAX)],
     ] = {}
 
@@ -344,10 +351,8 @@ def parse_settings(data: Any) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part)[:100] for part in first["loc"])
-        problem = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
+        kind, where, problem = first_wrong(error)
+        if kind in ("extra_forbidden", UNKNOWN):
             problem = "no such setting"
         msg = f"{where}: {problem}" if where else problem
         raise ConfigError(msg, hint="`rota config` prints every setting") from None

@@ -28,11 +28,11 @@ from rota.projections.control import limits_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.actors.archive import Archive
+    from rota.actors.archive import Archive, Foreseen
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.commands import SubmitBatch, SubmitTask
-    from rota.domain.dependencies import Prospects
+    from rota.domain.dependencies import Find, Prospects
     from rota.domain.task import Task
 
 
@@ -66,10 +66,12 @@ class AdmissionActor(CooperativeActor):
         kind = type(message)
         self._look()
         if kind is m.SubmitTasks:
-            answers = [self._submit(command) for command in message.commands]
+            find = self._finder(message.foreseen)
+            answers = [self._submit(command, find) for command in message.commands]
             self._journal.answer(message.reply, answers)
         elif kind is m.SubmitTogether:
-            self._answer(message.reply, lambda: self._submit_together(message.command))
+            find = self._finder(message.foreseen)
+            self._answer(message.reply, lambda: self._submit_together(message.command, find))
         elif kind is m.FinishBatch:
             self._finish(message.batch)
         elif kind is m.CancelBatch:
@@ -87,9 +89,13 @@ class AdmissionActor(CooperativeActor):
         else:
             self._journal.answer(reply, value)
 
+    def _finder(self, foreseen: Foreseen | None) -> Find:
+        """Give who finds tasks: with what was looked up before, if there was much to look up."""
+        return self._archive.task if foreseen is None else self._archive.seer(foreseen)
+
     # -- one task
 
-    def _submit(self, command: SubmitTask) -> m.Admitted | m.Refused | RequestError:
+    def _submit(self, command: SubmitTask, find: Find) -> m.Admitted | m.Refused | RequestError:
         self._journal.check_open()
         try:
             known = self._known(command)
@@ -103,7 +109,7 @@ class AdmissionActor(CooperativeActor):
             parents = depends.values()
             waits_of = self._journal.state.dependencies.waits_for((task_id,), parents)
             check_cycles({task_id: parents}, waits_of)
-            prospects = decide_dependencies(depends, command.on_missing, self._archive.task)
+            prospects = decide_dependencies(depends, command.on_missing, find)
             return self._admit(command, task_id, depends or None, prospects)
         except RequestError as error:
             return error
@@ -211,7 +217,7 @@ class AdmissionActor(CooperativeActor):
 
     # -- batches
 
-    def _submit_together(self, batch: SubmitBatch) -> m.BatchAdmitted:
+    def _submit_together(self, batch: SubmitBatch, find: Find) -> m.BatchAdmitted:
         """Admit a batch whole. Raises a RequestError."""
         self._journal.check_open()
         known = self._known_batch(batch)
@@ -232,7 +238,7 @@ class AdmissionActor(CooperativeActor):
             batch_id,
             list(ids),
             waiting=state.backlog.total,
-            find=self._archive.task,
+            find=find,
             graph=state.dependencies,
             at=self._journal.now(),
         )

@@ -6,7 +6,7 @@ tell of an earlier time. What was read from the log last is kept, up to a count 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rota.actors.recovery import batch_from_log, task_from_log
 from rota.domain.batch import Batch
@@ -15,12 +15,22 @@ from rota.domain.packed import weight_of
 from rota.domain.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from rota.actors.journal import Journal
     from rota.eventlog.port import EventLog
 
 
 READ_KEPT = 16
 READ_BYTES_MAX = 8 << 20
+
+
+class Foreseen(NamedTuple):
+    """What was found of tasks that are not in memory: by whom, and how many had left it then."""
+
+    found: dict[str, Task | None]
+    by: Archive
+    departures: int
 
 
 class Archive:
@@ -35,6 +45,7 @@ class Archive:
         self._attic: dict[str, tuple[int, int, Task | Batch]] = {}  # seq, shift, what left
         self._read: dict[str, Task] = {}
         self._read_at = 0
+        self._departures = 0
         self._tasks.on_forgotten = self._batches.on_forgotten = self._put_away
 
     def task(self, task_id: str) -> Task | None:
@@ -97,6 +108,40 @@ class Archive:
         task = self.task(subject)
         return task if task is not None else self.batch(subject)
 
+    # -- many at once
+
+    def outside(self, task_ids: Iterable[str]) -> list[str]:
+        """Give those that memory knows nothing of."""
+        here = self._tasks.by_id
+        return [each for each in task_ids if each not in here and self._kept(each) is None]
+
+    def look_up(self, task_ids: Sequence[str], foreseen: Foreseen) -> None:
+        """Add what the log knows of some that are not in memory; it is read on the spot."""
+        known = self._log.known_of(task_ids)
+        for task_id in task_ids:
+            foreseen.found[task_id] = self._from_log(task_id) if task_id in known else None
+
+    def foresee(self) -> Foreseen:
+        """Begin to look things up."""
+        return Foreseen({}, self, self._departures)
+
+    def seer(self, foreseen: Foreseen) -> Callable[[str], Task | None]:
+        """Give a `task` that knows what was foreseen; memory goes before it."""
+        found = foreseen.found
+        if foreseen.by is not self or foreseen.departures != self._departures:
+            # what was not there then may have come and gone
+            came = self._log.known_of([each for each, task in found.items() if task is None])
+            found = {each: task for each, task in found.items() if each not in came}
+
+        def find(task_id: str) -> Task | None:
+            if task_id not in found or task_id in self._tasks.by_id or task_id in self._attic:
+                return self.task(task_id)
+            return found[task_id]
+
+        return find
+
+    # -- what leaves memory
+
     def release(self) -> None:
         """Let go of what the log can tell of by now."""
         durable, attic = self._journal.durable_seq, self._attic
@@ -105,6 +150,7 @@ class Archive:
 
     def _put_away(self, subject: Task | Batch) -> None:
         """Keep what is leaving memory until the log can tell of it."""
+        self._departures += 1
         self._read.pop(subject.id, None)  # as it was before it came back
         seq = self._journal.state.seq
         if seq > self._journal.durable_seq:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from rota.actors.archive import Foreseen
     from rota.domain.commands import Limits, Outcome, SubmitBatch, SubmitTask
     from rota.domain.delivery import DeliveryReport
     from rota.domain.task import Lane
@@ -36,6 +37,7 @@ class SubmitTasks(NamedTuple):
 
     commands: tuple[SubmitTask, ...]
     reply: Reply
+    foreseen: Foreseen | None = None
 
 
 class SubmitTogether(NamedTuple):
@@ -43,6 +45,7 @@ class SubmitTogether(NamedTuple):
 
     command: SubmitBatch
     reply: Reply
+    foreseen: Foreseen | None = None
 
 
 class Admitted(NamedTuple):

@@ -100,7 +100,9 @@ def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[st
 
 def _name(found: dict[str, str], name: str, task_id: str) -> None:
     """Know a task under a name; under its id, or one made from it, if another has the name."""
-    names = chain((name, task_id), (f"{task_id}#{n}" for n in count(2)))
+    if found.setdefault(name, task_id) == task_id:
+        return
+    names = chain((task_id,), (f"{task_id}#{n}" for n in count(2)))
     while found.setdefault(next(names), task_id) != task_id:
         pass
 
@@ -175,6 +177,9 @@ def check_cycles(
                     raise _cycle(list(map(label, [*walked[walked.index(task_id) :], task_id])))
                 if task_id not in done:
                     onward = edges[task_id] if task_id in edges else waits_of(task_id)
+                    if not onward:
+                        done.add(task_id)
+                        continue
                     stack.append((task_id, iter(onward)))
                     path[task_id] = None
                     break

@@ -269,6 +269,16 @@ class LmdbLog:
             found += some
         return found
 
+    def known_of(self, task_ids: Sequence[str]) -> set[str]:
+        """Give those under which any record is indexed, all looked up in one transaction."""
+        with self._reading() as txn:
+            get, index = txn.get, self._db["by_task"]
+            return {
+                task_id
+                for task_id in task_ids
+                if get(task_id.encode()[:511] or b"\0", db=index) is not None
+            }
+
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
         with self._reading() as txn:

@@ -73,6 +73,10 @@ class MemoryLog:
         end = bisect_left(self._failed, (seq,))
         return self._failed[max(0, end - limit) : end][::-1]
 
+    def known_of(self, task_ids: Sequence[str]) -> set[str]:
+        """Give those under which any record is indexed."""
+        return {task_id for task_id in task_ids if task_id in self._by_task}
+
     def head(self) -> Head:
         """Give the last record's seq and digest."""
         if not self._records:

@@ -73,6 +73,10 @@ class EventLog(Protocol):
         """
         ...
 
+    def known_of(self, task_ids: Sequence[str]) -> set[str]:
+        """Give those under which any record is indexed."""
+        ...
+
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
         ...

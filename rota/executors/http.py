@@ -1,14 +1,16 @@
 """Executes an attempt by one HTTP request to an address from the configuration.
 
 The body is the task, the headers carry task, agent and attempt; the answer, JSON or text, is the
-result. An answer of 300 or more fails the task, with status and body in the error, and with what
-it says of trying again: its `Retry-After`, and `retryable` and `code` in a body of JSON.
+result; what says that it is JSON must be. An answer of 300 or more fails the task, with status and
+body in the error, and with what it says of trying again: its `Retry-After`, and `retryable` and
+`code` in a body of JSON.
 Cancelling the attempt closes the connection. Redirects are not followed and proxies not asked:
 the operator named this address and no other.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -89,7 +91,11 @@ class HttpExecutor:
         raw = await _read(response)
         if len(raw) > RESULT_BYTES_MAX:
             return too_large("executor's answer")
-        value = _value(raw)
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        try:
+            value = orjson.loads(raw) if raw else None
+        except orjson.JSONDecodeError as error:
+            return _no_json(raw, kind, error.msg)
         if is_too_deep(raw, value):
             return too_deep("executor's answer")
         return Outcome(ok=True, result=value)
@@ -165,6 +171,16 @@ def too_deep(what: str) -> Outcome:
     """Fail for a result that is nested too deep to be kept."""
     error = f"{what} is nested deeper than {DEPTH_MAX} levels"
     return Outcome(ok=False, code="result_too_deep", error=error)
+
+
+def _no_json(raw: bytes, kind: str, problem: str) -> Outcome:
+    """Take for text what is not JSON, unless it says that it is or is only too deep to be read."""
+    if re.search("depth|recursion", problem, re.IGNORECASE) and not kind.startswith("text/"):
+        return too_deep("executor's answer")
+    if kind == "application/json" or kind.endswith("+json"):
+        error = f"executor's answer says it is JSON and is not: {problem}"
+        return Outcome(ok=False, code="bad_result", error=error[:ERROR_CHARS_MAX])
+    return Outcome(ok=True, result=raw.decode(errors="replace"))
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

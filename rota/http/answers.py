@@ -17,6 +17,22 @@ class Problem(BaseModel):
     requestId: str = ""
 
 
+class Envelope(BaseModel):
+    """Every answer of BrowserManager's paths, errors too: those have a negative code."""
+
+    code: int
+    msg: str
+    data: Any
+    requestId: str
+
+
+class Condition(BaseModel):
+    """Whether it is well."""
+
+    status: str
+    reason: str | None = None
+
+
 class Submitted(BaseModel):
     """The task is on disk."""
 

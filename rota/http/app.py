@@ -23,6 +23,7 @@ from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
+from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
@@ -111,8 +112,12 @@ class App:
         if methods is None:
             raise HttpProblem(404, "not_found", "there is nothing at this path; see /docs")
         route = methods.get(method)
+        if method == "HEAD" and route is None:
+            route = methods.get("GET")
+            route = None if route is not None and route.is_stream else route
         if route is None:
-            allowed = sorted(methods)
+            has_head = "GET" in methods and not methods["GET"].is_stream
+            allowed = sorted({*methods, "HEAD"} if has_head else methods)
             msg = f"this path takes {', '.join(allowed)}"
             raise HttpProblem(405, "method_not_allowed", msg, allowed=allowed)
         return route, params
@@ -156,7 +161,7 @@ class App:
         """Check who is asking, and give their name."""
         headers = request.headers
         origin = headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != headers.get("Host"):
+        if origin is not None and not _is_own(origin, headers.get("Host")):
             raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
         if not self._tokens:
             host = headers.get("Host", "localhost")
@@ -233,9 +238,16 @@ class App:
         server = self.settings.server
         return Listener(
             self.handle,
-            connections_max=server.connections_max,
+            connections_max=make_room(server.connections_max),
             body_bytes_max=server.body_bytes_max,
+            header_timeout_s=server.header_timeout_s,
         )
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    """Whether a page is one of ours: by the name we were asked under, over HTTP."""
+    scheme, _, name = origin.partition("://")
+    return scheme.lower() in ("http", "https") and name == host
 
 
 def _path_of(request: BaseRequest) -> str:

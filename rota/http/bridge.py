@@ -15,6 +15,7 @@ from rota.actors import messages as m
 from rota.actors.failover import Phase
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
+from rota.http.foresight import foresee
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -81,8 +82,9 @@ class Bridge:
     ) -> list[m.Admitted | m.Refused | RotaError]:
         """Submit tasks, each on its own."""
         self._check_open()
+        foreseen = await foresee(self.shard.archive, commands)
         reply = FutureReply()
-        self.shard.admission.tell(m.SubmitTasks(commands, reply))
+        self.shard.admission.tell(m.SubmitTasks(commands, reply, foreseen))
         self.shard.hurry()
         answers: list[m.Admitted | m.Refused | RotaError] = await reply.future
         return answers
@@ -104,8 +106,9 @@ class Bridge:
 
     async def submit_batch(self, command: SubmitBatch) -> m.BatchAdmitted:
         """Submit a batch, whole. Raises a RequestError."""
+        foreseen = await foresee(self.shard.archive, command.tasks)
         admitted: m.BatchAdmitted = await self._ask(
-            self.shard.admission, lambda reply: m.SubmitTogether(command, reply)
+            self.shard.admission, lambda reply: m.SubmitTogether(command, reply, foreseen)
         )
         return admitted
 

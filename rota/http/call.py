@@ -14,6 +14,8 @@ import orjson
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from rota.config import BODY_VALUES_MAX
+from rota.domain.values import has_more_values
 from rota.errors import InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
 from rota.http.dialects import browsermanager, browseros, pinchtab
@@ -78,6 +80,9 @@ class Call:
         if kind.partition(";")[0].strip().lower() != "application/json":
             msg = "send the body as Content-Type: application/json"
             raise HttpProblem(415, "unsupported_media_type", msg)
+        if has_more_values(raw, BODY_VALUES_MAX):
+            msg = f"the body has more than {BODY_VALUES_MAX} values"
+            raise PayloadTooLarge(msg, code="too_many_values", details={"max": BODY_VALUES_MAX})
         try:
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:

@@ -12,6 +12,7 @@ import orjson
 from pydantic.json_schema import models_json_schema
 
 from rota import __version__
+from rota.config import WAIT_MS_MAX
 from rota.http import answers
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _REF = "#/components/schemas/{model}"
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     """Write the table of routes as an OpenAPI 3.1 document."""
     used = {model for r in routes for model in (r.body, r.answer) if model is not None}
-    used.add(answers.Problem)
+    used |= {answers.Problem, answers.Envelope}
     ordered = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -47,19 +48,18 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    problem = _content(answers.Problem)
+    has_envelope = route.dialect == "browsermanager"
+    problem = _content(answers.Envelope if has_envelope else answers.Problem)
+    answer = _answer(route, answers.Envelope if has_envelope else route.answer)
     name = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}_{name.replace('.', '_')}",
         "tags": [route.dialect or "native"],
         "responses": {
-            str(route.status): {
-                "description": "as asked",
-                **(_content(route.answer) if route.answer else {}),
-            },
             "4XX": {"description": "the request cannot be served as it is", **problem},
             "503": {"description": "the log takes no writes, or the server stops", **problem},
+            **{str(status): answer for status in (route.status, *route.also)},
         },
     }
     parameters = [
@@ -68,7 +68,12 @@ def _operation(route: Route) -> dict[str, Any]:
         if part.startswith("{")
     ]
     parameters += [
-        {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "schema": _QUERY.get(name, {"type": "string"}),
+        }
         for name in route.query
     ]
     if parameters:
@@ -79,9 +84,37 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-def _content(model: type[Any]) -> dict[str, Any]:
-    ref = {"$ref": _REF.format(model=model.__name__)}
-    return {"content": {"application/json": {"schema": ref}}}
+_ROWS = {"type": "integer", "minimum": 1}
+_PLACE = {"type": "integer", "minimum": 0}
+_QUERY: dict[str, dict[str, Any]] = {
+    "limit": _ROWS,
+    "pageSize": _ROWS,
+    "page": _ROWS,
+    "cursor": _PLACE,
+    "after": _PLACE,
+    "waitMs": {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX},
+    "view": {"type": "string", "enum": ["native", "pinchtab", "browseros", "browsermanager"]},
+}
+"""The types of query parameters; the others are strings."""
+
+
+def _answer(route: Route, model: type[Any] | None) -> dict[str, Any]:
+    """Describe the answer to what was asked."""
+    answer: dict[str, Any] = {"description": "as asked"}
+    if route.status in (101, 302):
+        return answer
+    if model is not None:
+        return answer | _content(model, is_one_of_many="view" in route.query)
+    schema = {"type": "object" if route.media == "application/json" else "string"}
+    return answer | {"content": {route.media: {"schema": schema}}}
+
+
+def _content(model: type[Any], *, is_one_of_many: bool = False) -> dict[str, Any]:
+    schema: dict[str, Any] = {"$ref": _REF.format(model=model.__name__)}
+    if is_one_of_many:
+        other = {"type": "object", "description": "with `view`: in the words of that dialect"}
+        schema = {"anyOf": [schema, other]}
+    return {"content": {"application/json": {"schema": schema}}}
 
 
 @lru_cache(maxsize=4)
@@ -143,14 +176,15 @@ for(const[p,ms]of Object.entries(d.paths))for(const[v,o]of Object.entries(ms))
 for(const[g,rows]of Object.entries(groups)){m.append(el('h2',g));for(const[v,p,o]of rows){
 const D=el('details'),S=el('summary');S.append(el('b',v,v),el('code',p),el('span',o.summary));
 D.append(S);const I=el('div',null,'in');
-const schema=(title,c)=>{const s=c?.content?.['application/json']?.schema;if(!s)return;
+const schema=(title,c)=>{let s=c?.content?.['application/json']?.schema;if(!s)return;
+s=s.anyOf?s.anyOf[0]:s;
 const def=d.components.schemas[kind(s)];I.append(el('h4',title+': '+kind(s)));if(!def)return;
 const T=el('table');for(const[n,f]of Object.entries(def.properties||{})){const R=el('tr');
 R.append(el('td',n+((def.required||[]).includes(n)?' *':'')),el('td',kind(f)),
 el('td',f.description||''));T.append(R)}I.append(T)};
 if(o.parameters){I.append(el('h4','Parameters'));
 I.append(el('code',o.parameters.map(x=>x.name+' ('+x.in+')').join(', ')))}
-schema('Body',o.requestBody);schema('Answer',Object.values(o.responses)[0]);
+schema('Body',o.requestBody);schema('Answer',Object.entries(o.responses).find(([s])=>s<'4')?.[1]);
 D.append(I);m.append(D)}}});
 </script></body></html>
 """

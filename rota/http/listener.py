@@ -1,7 +1,10 @@
 """aiohttp's low-level server, with our manners.
 
-Counts connections and answers 503 on those above the limit; answers what is not HTTP at all with a
-400 of our own shape and one line at debug level, so that garbage cannot fill the log.
+Counts connections: above the limit those that owe us something or only sit there are closed for
+whoever comes, and if all are being served the newcomer is answered 503. Headers must come within a
+time, and answers be read within one. What is not HTTP, or cannot be made a request of, is answered
+with a 4xx of our own shape and one line at debug level, and the connection is closed. A client that
+has closed its half of the connection still gets its answer.
 """
 
 from __future__ import annotations
@@ -10,10 +13,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+import orjson
+from aiohttp import HttpVersion10, HttpVersion11, web
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import ERROR, _ErrInfo
 
 from rota import ids
 from rota.http import problems
+from rota.http.places import Places
 from rota.http.presence import AttendedConnection
 from rota.http.problems import HttpProblem
 
@@ -27,14 +34,161 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.http")
 
 KEEPALIVE_S = 75.0
+UNREAD_S = 30.0
+"""How long an answer may lie there without a byte of it being read."""
+PARTING_S = 2.0
+"""How long a client that has closed its half is still answered: it may as well have left."""
+SWEEP_S = 1.0
 
 
 class Protocol(AttendedConnection):
     """One connection."""
 
-    __slots__ = ("is_excess",)
+    __slots__ = ("_answered", "_awaited", "_has_begun", "_listener", "is_excess", "is_parting")
 
     is_excess: bool
+    is_parting: bool
+
+    def __init__(self, listener: Listener, **options: Any) -> None:
+        """Belong to `listener`."""
+        super().__init__(listener, **options)
+        self._listener = listener
+        self._awaited: Any = EMPTY_PAYLOAD
+        self._answered = 0
+        self._has_begun = False
+        self.is_excess = self.is_parting = False
+
+    # -- opening and closing
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place, or be one too many."""
+        super().connection_made(transport)
+        self._listener.arrived(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        self._listener.places.leave(self)
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Go on for as long as a client that has closed its half waits for its answers."""
+        self.says_no_more()
+        if self.is_parting:
+            return True  # reading was resumed, and found the end again
+        if self._payload_parser is not None or not self._is_busy:
+            return False
+        request = self._current_request
+        if request is not None and request.writer.output_size > 0:
+            return False  # the answer has begun: what was written of it still goes out
+        self.is_parting = True
+        if not self._awaited.is_eof():
+            self._cut(self._awaited, _cut_short())
+        self._loop.call_later(PARTING_S, self.force_close)
+        return True
+
+    async def start(self) -> None:
+        """Serve the connection; whatever happens, it does not stay open without anybody."""
+        try:
+            await super().start()
+        except Exception:  # of aiohttp's own, before or after our handler
+            logger.debug("a connection failed", exc_info=True)
+        finally:
+            if self.transport is not None and not self.transport.is_closing():
+                self.force_close()
+
+    # -- bytes in and out
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._request_count > self._answered
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; know whether more is owed."""
+        if self.is_parting:
+            return
+        body = self._awaited
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - whatever the parser could not bear
+            self._refuse(error)
+        if not body.is_eof() and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            self._break_off(body)
+        if data:
+            self._has_begun = True
+        self._take_stock()
+
+    def _take_stock(self) -> None:
+        """Know what the client owes us, if anything."""
+        if self._messages:
+            self._awaited = self._messages[-1][1]
+        if not self._awaited.is_eof() and not self.is_parting:
+            self._listener.owes(self)
+        elif self._is_busy:
+            self._listener.places.served(self)
+        elif self._has_begun:
+            self._listener.owes(self)
+        else:
+            self._listener.places.rests(self)
+
+    def _refuse(self, error: Exception) -> None:
+        """Have what could not be parsed answered after what could."""
+        self._request_count += 1
+        self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _break_off(self, body: Any) -> None:
+        """Have whoever reads a body know that it is broken; theirs is the last answer."""
+        self._messages.pop()
+        self._request_count -= 1
+        self.is_parting = True
+        self._cut(body, _not_http())
+
+    def _cut(self, body: Any, error: HttpProblem) -> None:
+        """Let a body end with an error; nobody waits for the rest of it."""
+        self._lingering_time = 0.0
+        body.set_exception(error)
+
+    async def finish_response(
+        self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer, and rest until the next request."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered += 1
+            if not self._is_busy:
+                self._has_begun = False
+                if self.is_parting:
+                    self.close()
+            self._take_stock()
+
+    def pause_writing(self) -> None:
+        """Notice that an answer is not read."""
+        super().pause_writing()
+        self._listener.not_read(self)
+
+    def resume_writing(self) -> None:
+        """Notice that it is."""
+        super().resume_writing()
+        self._listener.places.reads(self)
+
+    # -- what went wrong
+
+    def give_up(self) -> None:
+        """Wait for headers no longer; a body has a time of its own."""
+        if self._is_busy or not self._awaited.is_eof():
+            return
+        if self._has_begun and self.transport is not None:
+            self.transport.write(_late())
+        self.force_close()
+
+    def hang_up(self) -> None:
+        """Close at once."""
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
 
     def handle_error(
         self,
@@ -49,8 +203,15 @@ class Protocol(AttendedConnection):
         logger.debug("not a request: %r", exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was already begun")
-        error = HttpProblem(status, "bad_http", "this is not a valid HTTP request")
-        return refusal(error)
+        return refusal(_not_http(status))
+
+
+def _not_http(status: int = 400) -> HttpProblem:
+    return HttpProblem(status, "bad_http", "this is not a valid HTTP request")
+
+
+def _cut_short() -> HttpProblem:
+    return HttpProblem(400, "body_cut_short", "the connection was closed before the body had come")
 
 
 def refusal(error: HttpProblem) -> web.Response:
@@ -62,45 +223,125 @@ def refusal(error: HttpProblem) -> web.Response:
     return answer
 
 
+def _late() -> bytes:
+    """Write the answer to headers that did not come; there is no request to answer."""
+    request_id = ids.request_id()
+    error = HttpProblem(408, "header_timeout", "the headers came too slowly")
+    body = orjson.dumps(problems.native_body(error, request_id))
+    head = (
+        "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nX-Request-ID: {request_id}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
 class Listener(web.Server):
     """Makes connections, up to a limit."""
 
-    def __init__(self, handler: Handler, *, connections_max: int, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        connections_max: int,
+        body_bytes_max: int,
+        header_timeout_s: float,
+    ) -> None:
         """Hand requests to `handler`."""
+        # aiohttp warns of whatever clients ask for in vain; that is theirs to know, not our log's
+        logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
         self._running = asyncio.get_running_loop()
         self._handler = handler
-        self._connections_max = connections_max
         self._body_bytes_max = body_bytes_max
+        self._header_timeout_s = header_timeout_s
+        self._sweep_s = min(SWEEP_S, header_timeout_s / 4)
+        self._sweeping: asyncio.TimerHandle | None = None
+        self.places: Places[Protocol] = Places(connections_max)
         super().__init__(self._bounded, request_factory=self._make)
 
     def __call__(self) -> Protocol:
         """Make the protocol of a new connection."""
-        protocol = Protocol(
+        return Protocol(
             self,
             loop=self._running,
-            access_log=None,  # type: ignore[arg-type]  # aiohttp takes it for none
+            access_log=None,
             auto_decompress=False,
             keepalive_timeout=KEEPALIVE_S,
         )
-        protocol.is_excess = len(self._connections) >= self._connections_max
-        return protocol
+
+    def arrived(self, protocol: Protocol) -> None:
+        """Give a new connection a place, if need be that of one who makes no use of it."""
+        places = self.places
+        if places.is_full:
+            leaving = places.giving_way()
+            if leaving is not None:
+                places.leave(leaving)
+                leaving.hang_up()
+        if places.is_full and places.is_overrun:
+            protocol.hang_up()
+            return
+        protocol.is_excess = not places.enter(protocol, self._running.time())
+        self._sweep_soon()
+
+    def owes(self, protocol: Protocol) -> None:
+        """Remember that bytes are owed."""
+        self.places.owes(protocol, self._running.time())
+        self._sweep_soon()
+
+    def not_read(self, protocol: Protocol) -> None:
+        """Remember an answer that is not read."""
+        self.places.unread(protocol, self._running.time(), _left(protocol))
+        self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
+        if self._sweeping is None:
+            self._sweeping = self._running.call_later(self._sweep_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close those whose time is over."""
+        self._sweeping = None
+        now = self._running.time()
+        for protocol in self.places.owing_since(now - self._header_timeout_s):
+            protocol.give_up()
+        for protocol, seen in self.places.unread_since(now - UNREAD_S):
+            left = _left(protocol)
+            if left < seen.size:
+                self.places.unread(protocol, now, left)
+            else:
+                protocol.hang_up()
+        if self.places.is_watched:
+            self._sweep_soon()
 
     def _make(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
     ) -> BaseRequest:
-        return web.BaseRequest(
-            message,
-            payload,
-            protocol,
-            writer,
-            task,
-            self._running,
-            client_max_size=self._body_bytes_max,
-        )
+        """Make a request of what was parsed; what it cannot be made of is refused later."""
+        limit = self._body_bytes_max
+        try:
+            is_known = message.version in (HttpVersion10, HttpVersion11)
+            if not is_known or message.path is None or message.method == "CONNECT":
+                return self._unusable(payload, protocol, writer, task)
+            return web.BaseRequest(
+                message, payload, protocol, writer, task, self._running, client_max_size=limit
+            )
+        except Exception as error:  # noqa: BLE001 - a target that only looks like a URL
+            logger.debug("not a request: %r", error)
+            return self._unusable(payload, protocol, writer, task)
+
+    def _unusable(self, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
+        if not payload.is_eof():
+            payload.feed_eof()  # there is no end to wait for
+        return web.BaseRequest(ERROR, EMPTY_PAYLOAD, protocol, writer, task, self._running)
 
     async def _bounded(self, request: BaseRequest) -> web.StreamResponse:
         """Answer, unless this connection is one too many."""
         if request.protocol.is_excess:  # type: ignore[attr-defined]
             message = "too many connections are open"
             return refusal(HttpProblem(503, "too_many_connections", message))
+        if request.method == ERROR.method:
+            return refusal(_not_http())
         return await self._handler(request)
+
+
+def _left(protocol: Protocol) -> int:
+    """How much of what was written to a connection has not been taken yet."""
+    return protocol.transport.get_write_buffer_size() if protocol.transport is not None else 0

@@ -37,6 +37,7 @@ from rota.config import (
     RetrySettings,
 )
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
+from rota.wording import known_only
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -132,7 +133,7 @@ OwnId = Annotated[str, StringConstraints(max_length=100), AfterValidator(_own_id
 Key = Annotated[str, StringConstraints(max_length=KEY_CHARS_MAX), AfterValidator(_named)]
 KEY: TypeAdapter[str] = TypeAdapter(Key)
 TaskId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
-Dependencies = Annotated[list[TaskId], Field(max_length=DEPENDS_MAX)]
+Dependencies = Annotated[list[TaskId], Field(max_length=DEPENDS_MAX, fail_fast=True)]
 TimeoutMs = Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)]
 Index = Annotated[int, Field(ge=0)]
 
@@ -141,6 +142,11 @@ class NativeBody(BaseModel):
     """A body under /v1: strict, and closed to unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
 
 
 def one_action(body: Any) -> Any:
@@ -220,7 +226,10 @@ class BatchItem(NativeBody, TaskOptions, TaskFields):
     agentId: AgentId | None = Field(None, description="unless given for the whole batch")
     ref: Label | None = Field(None, description="a name for dependsOn: ref:name")
     dependsOn: list[TaskId | Index] = Field(
-        [], max_length=DEPENDS_MAX, description="ids, ref:name, or an index into this batch"
+        [],
+        max_length=DEPENDS_MAX,
+        fail_fast=True,
+        description="ids, ref:name, or an index into this batch",
     )
 
     _named = model_validator(mode="before")(one_action)
@@ -229,7 +238,7 @@ class BatchItem(NativeBody, TaskOptions, TaskFields):
 class BatchBody(NativeBody):
     """POST /v1/batches: admitted whole or not at all."""
 
-    tasks: list[BatchItem] = Field(min_length=1, max_length=BATCH_MAX)
+    tasks: list[BatchItem] = Field(min_length=1, max_length=BATCH_MAX, fail_fast=True)
     agentId: AgentId | None = Field(None, description="for the items that name none")
     parallelism: int | None = Field(None, ge=1, le=BATCH_MAX, description="how many at once")
     callbackUrl: Url | None = Field(None, description="told once, when all have ended")
@@ -240,7 +249,7 @@ class LogBody(NativeBody):
     """POST /v1/tasks/{id}/logs."""
 
     lines: list[Annotated[str, StringConstraints(max_length=LINE_CHARS_MAX)]] = Field(
-        min_length=1, max_length=LINES_MAX
+        min_length=1, max_length=LINES_MAX, fail_fast=True
     )
     level: Literal["debug", "info", "warning", "error"] = "info"
 

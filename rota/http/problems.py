@@ -6,7 +6,6 @@ the inside (paths, tracebacks, other people's input) gets into them.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,14 +14,13 @@ from aiohttp import web
 from rota.domain.task import TaskState
 from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import Conflict, InvalidRequest, RotaError
+from rota.wording import UNKNOWN, first_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import ValidationError
 
-_TAG = re.compile(r"int|str|float|bool|.*\[.*|.*\(.*")
-"""What pydantic names the members of a union; no field of ours is named so."""
 RETRY_AFTER_S = {429: "1", 503: "2"}
 
 
@@ -33,6 +31,7 @@ class HttpProblem(RotaError):  # noqa: N818 - a problem is what HTTP calls it
         """Answer with `status`."""
         super().__init__(message, code=code, details=details)
         self.status = status
+        self.retryable = status in RETRY_AFTER_S
 
 
 def native_body(error: RotaError, request_id: str) -> dict[str, Any]:
@@ -77,25 +76,18 @@ def response(error: RotaError, body: dict[str, Any]) -> web.Response:
 
 def invalid(error: ValidationError) -> InvalidRequest:
     """Turn the first thing wrong with a body into a sentence that names the field."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part)[:100] for part in first["loc"] if not _TAG.fullmatch(str(part)))
-    kind = first["type"]
+    kind, where, problem = first_wrong(error)
     if kind == "missing":
         message = f"missing required field '{where}'"
-    elif kind == "extra_forbidden":
+    elif kind in ("extra_forbidden", UNKNOWN):
         message = f"unknown field '{where}'"
     elif not where and kind == "value_error":
-        message = first["msg"].removeprefix("Value error, ")
+        message = problem
     elif not where:
         message = "the body must be a JSON object"
     else:
-        problem = _PLAINER.get(kind) or first["msg"].removeprefix("Value error, ")
-        message = f"field '{where}': {problem[:1].lower()}{problem[1:]}"
+        message = f"field '{where}': {problem}"
     return InvalidRequest(message, details={"field": where} if where else {})
-
-
-_PLAINER = {"model_type": "must be an object", "dict_type": "must be an object"}
-"""Sentences for what pydantic says in terms of its own."""
 
 
 def check_depth(raw: bytes, value: Any) -> None:

@@ -45,6 +45,10 @@ class Route(NamedTuple):
     query: tuple[str, ...] = ()
     dialect: str = ""
     public: bool = False
+    also: tuple[int, ...] = ()
+    """Other statuses that are no error, or are answered alike."""
+    media: str = "application/json"
+    is_stream: bool = False
 
 
 _TAB = pinchtab.NAME
@@ -59,6 +63,7 @@ ROUTES: tuple[Route, ...] = (
         models.SubmitBody,
         answers.Submitted,
         202,
+        also=(200,),
     ),
     Route(
         "GET", "/v1/tasks", tasks.list_all, "List tasks", None, answers.TaskPage, 200, LIST_QUERY
@@ -111,6 +116,7 @@ ROUTES: tuple[Route, ...] = (
         models.BatchBody,
         answers.BatchSubmitted,
         202,
+        also=(200,),
     ),
     Route("GET", "/v1/batches/{id}", batches.get_one, "One batch", None, answers.BatchView),
     Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "Cancel a batch", models.ReasonBody),
@@ -123,6 +129,8 @@ ROUTES: tuple[Route, ...] = (
         events.stream,
         "The history as server-sent events; resume with Last-Event-ID",
         query=("after", "kind", "task", "agentId", "view"),
+        media="text/event-stream",
+        is_stream=True,
     ),
     Route("GET", "/v1/events/head", events.head, "The end of the log", None, answers.HeadView),
     Route(
@@ -144,12 +152,29 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
     Route("POST", "/v1/config/reload", control.reload_config, "Reload limits", models.ReloadBody),
     Route("GET", "/health", health.health, "Health", public=True),
-    Route("GET", "/health/live", health.live, "Whether the process runs", public=True),
-    Route("GET", "/health/ready", health.ready, "Whether it takes work", public=True),
-    Route("GET", "/metrics", health.metrics, "Figures for Prometheus"),
+    Route(
+        "GET",
+        "/health/live",
+        health.live,
+        "Whether the process runs",
+        None,
+        answers.Condition,
+        public=True,
+    ),
+    Route(
+        "GET",
+        "/health/ready",
+        health.ready,
+        "Whether it takes work",
+        None,
+        answers.Condition,
+        public=True,
+        also=(503,),
+    ),
+    Route("GET", "/metrics", health.metrics, "Figures for Prometheus", media="text/plain"),
     Route("GET", "/openapi.json", docs.openapi, "This table, for machines", public=True),
-    Route("GET", "/", docs.home, "To the docs"),
-    Route("GET", "/docs", docs.page, "This table, for people", public=True),
+    Route("GET", "/", docs.home, "To the docs", status=302, public=True),
+    Route("GET", "/docs", docs.page, "This table, for people", public=True, media="text/html"),
     Route(
         "POST",
         "/tasks",
@@ -159,12 +184,20 @@ ROUTES: tuple[Route, ...] = (
         None,
         202,
         dialect=_TAB,
+        also=(200, 201),
     ),
     Route("GET", "/tasks", bare_tasks.list_all, "List tasks", query=LIST_QUERY, dialect=_TAB),
     Route("GET", "/tasks/{id}", bare_tasks.get_one, "One task", query=("view",), dialect=_TAB),
     Route("DELETE", "/tasks/{id}", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
     Route("POST", "/tasks/{id}/cancel", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
-    Route("POST", "/tasks/{id}/retry", bare_tasks.retry, "Retry a failed task", dialect=_TAB),
+    Route(
+        "POST",
+        "/tasks/{id}/retry",
+        bare_tasks.retry,
+        "Retry a failed task",
+        status=202,
+        dialect=_TAB,
+    ),
     Route(
         "POST",
         "/tasks/batch",
@@ -174,6 +207,7 @@ ROUTES: tuple[Route, ...] = (
         None,
         202,
         dialect=_TAB,
+        also=(200, 201),
     ),
     Route("GET", "/tasks/batch/{id}", browseros_batches.get_one, "One batch", dialect=_TAB),
     Route("DELETE", "/tasks/batch/{id}", browseros_batches.cancel, "Cancel", dialect=_TAB),
@@ -189,7 +223,13 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/jobs/{id}/cancel", browsermanager.cancel, "Cancel a job", dialect=_JOBS),
     Route("GET", "/api/jobs/{id}/logs", browsermanager.logs, "A job's log", dialect=_JOBS),
     Route(
-        "GET", "/ws/jobs/{id}", job_socket.watch, "A job's transitions (WebSocket)", dialect=_JOBS
+        "GET",
+        "/ws/jobs/{id}",
+        job_socket.watch,
+        "A job's transitions (WebSocket)",
+        status=101,
+        dialect=_JOBS,
+        is_stream=True,
     ),
 )
 

@@ -50,6 +50,8 @@ logger = logging.getLogger("rota.server")
 SWITCH_INTERVAL_S = 0.0005
 """How long the loop may keep the interpreter from the committer; see benchmarks/README.md."""
 GC_THRESHOLDS = (50_000, 20, 100)
+BACKLOG = 4096
+"""Connections the kernel holds for us; one it has no room for is tried again a second later."""
 WATCH_STEP_MS = 1000
 """How often the watcher's thread looks whether the kernel has told it of a change."""
 
@@ -102,7 +104,7 @@ class Server:
             raise
         self._http = web.ServerRunner(self.app.listener(), shutdown_timeout=2.0)
         await self._http.setup()
-        self._site = web.SockSite(self._http, listener, backlog=1024)
+        self._site = web.SockSite(self._http, listener, backlog=BACKLOG)
         await self._site.start()
         self.port = listener.getsockname()[1]
         self._run_beside(self._look_at_clock())

@@ -19,6 +19,7 @@ from rota.config import DEADLINE_S_MAX
 from rota.domain.commands import Dedup, SubmitTask
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.models import KEY, moment_us
+from rota.wording import first_wrong
 
 if TYPE_CHECKING:
     from rota.actors.messages import Admitted
@@ -89,7 +90,7 @@ def keyed(call: Call, command: Any, given: str | None, raw: Any) -> Any:
             try:
                 keys.add(KEY.validate_python(header))
             except ValidationError as error:
-                raise _bad(name, error.errors()[0]["msg"], "header") from None
+                raise _bad(name, first_wrong(error)[2], "header") from None
     if not keys:
         return command
     if len(keys) > 1:

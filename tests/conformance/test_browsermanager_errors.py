@@ -196,10 +196,10 @@ def test_a_path_under_api_that_is_not_there_is_404(agent: Agent, path: str) -> N
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("DELETE", "/api/jobs", "GET, POST"),
-        ("PUT", "/api/jobs/tsk_00000000", "GET"),
+        ("DELETE", "/api/jobs", "GET, HEAD, POST"),
+        ("PUT", "/api/jobs/tsk_00000000", "GET, HEAD"),
         ("GET", "/api/jobs/tsk_00000000/cancel", "POST"),
-        ("POST", "/api/jobs/tsk_00000000/logs", "GET"),
+        ("POST", "/api/jobs/tsk_00000000/logs", "GET, HEAD"),
         ("GET", "/api/env/start", "POST"),
     ],
 )

@@ -111,13 +111,13 @@ def test_an_own_id_fits_into_a_path(rota: Rota, value: Any) -> None:
     refused(rota, "taskId", taskId=value)
 
 
-@pytest.mark.parametrize("count", [1001, 100_000])
+@pytest.mark.parametrize("count", [1001, 90_000])
 def test_too_many_dependencies_are_refused(rota: Rota, count: int) -> None:
     refused(rota, "dependsOn", dependsOn=[f"task-{n}" for n in range(count)])
 
 
-def test_a_hundred_thousand_tasks_in_a_batch_are_refused(rota: Rota) -> None:
-    answer = rota.post("/tasks/batch", {"tasks": [{"instruction": "x"}] * 100_000})
+def test_forty_thousand_tasks_in_a_batch_are_refused(rota: Rota) -> None:
+    answer = rota.post("/tasks/batch", {"tasks": [{"instruction": "x"}] * 40_000})
     assert (answer.status, answer.code) == (400, "batch_too_large")
 
 

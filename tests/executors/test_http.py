@@ -128,6 +128,36 @@ def test_json_or_text_is_the_result(web: Target, status: int, body: bytes, resul
     assert answered(web, status, body) == Outcome(ok=True, result=result)
 
 
+def typed(kind: str, body: bytes) -> Outcome:
+    """Run against a server that says of what kind its answer is."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return raw_answer(head.encode() + body)
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=utf-8", "a/b+json"]
+)
+@pytest.mark.parametrize("body", [b"{broken", b"plain text", b"\xff", b"NaN", b"{} {}"])
+def test_what_says_that_it_is_json_and_is_not_fails(kind: str, body: bytes) -> None:
+    outcome = typed(kind, body)
+    assert (outcome.ok, outcome.code) == (False, "bad_result")
+    assert "JSON" in outcome.error
+
+
+@pytest.mark.parametrize("body", [b"{broken", b"plain text", b"[" * 100_000])
+def test_what_says_that_it_is_text_is_text(body: bytes) -> None:
+    assert typed("text/plain", body) == Outcome(ok=True, result=body.decode())
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/octet-stream", ""])
+@pytest.mark.parametrize("levels", [65, 1000, 1024, 100_000])
+def test_a_result_too_deep_to_be_kept_fails_and_is_not_taken_for_text(
+    kind: str, levels: int
+) -> None:
+    outcome = typed(kind, b"[" * levels + b"]" * levels)
+    assert (outcome.ok, outcome.code) == (False, "result_too_deep")
+
+
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 599])
 def test_400_or_more_fails_with_status_and_body(web: Target, status: int) -> None:
     outcome = answered(web, status, b'{"why": "no"}')

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 
 import pytest
 from support.http_server import Rota, Servers, until
 
 from rota.errors import ConfigError
+from rota.http.problems import HttpProblem, response
 from rota.http.routes import ROUTES
 
 OPS, DEV = "ops-token-" + "o" * 20, "dev-token-" + "d" * 20
@@ -68,7 +68,7 @@ def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | No
     for route in ROUTES:
         answer = guarded.request(route.method, route.path.replace("{id}", "x"), headers=headers)
         if route.public:
-            assert answer.status == 200
+            assert answer.status == route.status
             continue
         assert answer.status == 401, route
         assert answer.json["code"] == (
@@ -114,6 +114,19 @@ def test_short_tokens_are_refused(serve: Servers) -> None:
 # -- browsers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("scheme", ["evil", "", "ftp", "file", "javascript", "httpx", "xhttp"])
+def test_a_page_of_our_name_by_another_scheme_is_another_origin(rota: Rota, scheme: str) -> None:
+    origin = f"{scheme}://127.0.0.1:{rota.port}"
+    answer = rota.request("GET", "/v1/tasks", headers={"Origin": origin})
+    assert (answer.status, answer.json["code"]) == (403, "foreign_origin")
+
+
+def test_the_way_to_the_docs_is_as_open_as_they_are(guarded: Rota) -> None:
+    answer = guarded.get("/")
+    assert (answer.status, answer.headers["location"]) == (302, "/docs")
+    assert guarded.get(answer.headers["location"]).status == 200
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", "x"])
 def test_pages_of_other_origins_are_refused(rota: Rota, origin: str) -> None:
     for method, path in (("GET", "/v1/tasks"), ("POST", "/tasks"), ("GET", "/health")):
@@ -145,30 +158,30 @@ def test_loopback_hosts_are_served(rota: Rota, host: str) -> None:
 # -- connections ---------------------------------------------------------------------------------
 
 
-def test_connections_above_the_cap_get_503_and_those_below_go_on(serve: Servers) -> None:
+def test_connections_above_the_cap_get_503_while_all_below_are_being_served(
+    serve: Servers,
+) -> None:
     rota = serve({"server": {"connections_max": 3}})
-    ask = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with contextlib.ExitStack() as stack:
-        held = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", rota.port), 10))
-            for _ in range(3)
-        ]
-        for sock in held:
-            sock.sendall(ask)
-            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        held = [stack.enter_context(rota.stream("/v1/events/stream?after=0")) for _ in range(3)]
         answer = rota.get("/health/live")
         assert (answer.status, answer.json["code"]) == (503, "too_many_connections")
         assert answer.headers["retry-after"]
-        held[0].sendall(ask)
-        assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
+        assert answer.json["retryable"] is True
+        assert held[0].take(1)
     until(lambda: rota.get("/health/live").status == 200, what="there is room again")
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(503, True), (429, True), (404, False)])
+def test_what_is_refused_for_now_can_be_tried_again(status: int, *, retryable: bool) -> None:
+    problem = HttpProblem(status, "too_many_streams", "too many streams are open")
+    assert problem.retryable is retryable
+    assert ("Retry-After" in response(problem, {}).headers) is retryable
 
 
 def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) -> None:
     rota = serve({"server": {"connections_max": 1}})
-    with rota.connected() as sock:
-        sock.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        sock.recv(65536)
+    with rota.stream():
         answer = rota.get("/health/live")
         assert answer.status == 503
         assert answer.headers["x-request-id"] == answer.json["requestId"]
@@ -176,9 +189,7 @@ def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) ->
 
 def test_a_refused_connection_is_closed(serve: Servers) -> None:
     rota = serve({"server": {"connections_max": 1}})
-    with rota.connected() as first:
-        first.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        first.recv(65536)
+    with rota.stream():
         asked = rota.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert asked.startswith(b"HTTP/1.1 503")
 

@@ -8,6 +8,7 @@ import pytest
 
 from rota.config import (
     BATCH_EDGES_MAX,
+    BODY_VALUES_MAX,
     DEDUP_MS_MAX,
     RETRY_ATTEMPTS_MAX,
     RETRY_MS_MAX,
@@ -101,3 +102,23 @@ def test_a_long_poll_waits_for_so_long(rota: Rota) -> None:
     assert rota.get(f"/v1/tasks/{task}?waitMs={WAIT_MS_MAX}").status == 200
     answer = rota.get(f"/v1/tasks/{task}?waitMs={WAIT_MS_MAX + 1}")
     assert (answer.status, answer.json["details"]) == (400, {"field": "waitMs"})
+
+
+def test_a_body_of_too_many_values_is_413_whatever_its_size(serve: Servers) -> None:
+    rota = serve()
+    head = b'{"agentId":"a","action":"waits","params":{"x":['
+    for item in (b"1,", b"[],", b'"",', b'{"":1},'):
+        raw = head + item * BODY_VALUES_MAX + b"1]}}"
+        for path in ("/v1/tasks", "/tasks", "/v1/batches", "/tasks/batch"):
+            answer = rota.request("POST", path, raw=raw)
+            assert (answer.status, answer.json["code"]) == (413, "too_many_values")
+            assert str(BODY_VALUES_MAX) in answer.json["error"]
+    answer = rota.request("POST", "/api/jobs", raw=head + b"1," * BODY_VALUES_MAX + b"1]}}")
+    assert (answer.status, answer.json["data"]["error"]) == (413, "too_many_values")
+
+
+def test_a_long_text_is_one_value_whatever_stands_in_it(serve: Servers) -> None:
+    rota = serve()
+    text = ',[{"\\' * (BODY_VALUES_MAX + 1)
+    task_id = rota.submit_native(action="waits", params={"text": text})
+    assert rota.get(f"/v1/tasks/{task_id}").json["params"]["text"] == text

@@ -187,7 +187,7 @@ def test_a_huge_setting_name_is_not_sent_back(rota: Rota) -> None:
 
 
 @pytest.mark.usefixtures("nothing_submitted")
-@pytest.mark.parametrize("levels", [65, 1000, 100_000])
+@pytest.mark.parametrize("levels", [65, 1000, 90_000])
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}")])
 def test_deep_nesting_is_400(rota: Rota, levels: int, brackets: tuple[str, str]) -> None:
     opening, closing = brackets
@@ -315,8 +315,12 @@ def test_encoded_bodies_are_415(rota: Rota, encoding: str) -> None:
 def test_wrong_methods_are_405_and_told_which_are_right(rota: Rota) -> None:
     paths: dict[str, set[str]] = {}
     for route in ROUTES:
-        paths.setdefault(route.path.replace("{id}", "x"), set()).add(route.method)
+        found = paths.setdefault(route.path.replace("{id}", "x"), set())
+        found |= (
+            {"GET", "HEAD"} if route.method == "GET" and not route.is_stream else {route.method}
+        )
     paths.pop("/tasks/batch")
+    assert "HEAD" in paths["/v1/tasks"]
     for path, methods in paths.items():
         for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - methods:
             answer = rota.request(method, path)
@@ -400,20 +404,16 @@ def test_pipelined_submissions_are_each_submitted_once(rota: Rota) -> None:
     assert count(rota) == before + 10
 
 
-def test_half_closed_connections_get_whole_answers_or_none(rota: Rota) -> None:
+def test_half_closed_connections_get_their_answers(rota: Rota) -> None:
     before = count(rota)
     body = b'{"agentId":"half","action":"waits"}'
-    answered = 0
     for n in range(20):
         with rota.connected() as sock:
             head = b"POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
             sock.sendall(head % len(body) + body[: len(body) - n % 2])
             sock.shutdown(socket.SHUT_WR)
-            found = read_all(sock)
-            assert found == b"" or found.startswith(b"HTTP/1.")
-            assert b" 500 " not in found[:20]
-            answered += found.startswith(b"HTTP/1.1 202")
-    assert before + answered <= count(rota) <= before + 10
+            assert read_all(sock).startswith(b"HTTP/1.1 400" if n % 2 else b"HTTP/1.1 202")
+    assert count(rota) == before + 10
 
 
 @pytest.mark.usefixtures("nothing_submitted")

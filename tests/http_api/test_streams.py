@@ -12,7 +12,7 @@ import pytest
 from support.http_server import Rota, Servers, read_all, until
 
 from rota.errors import LogUnusable
-from rota.http import catch_up, presence
+from rota.http import catch_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def test_who_takes_nothing_for_a_while_is_cut_off(
 ) -> None:
     for _ in range(6):
         rota.ended(rota.submit_native(params={"x": "x" * LARGE}))
-    monkeypatch.setattr(presence, "TAKES_NOTHING_S", 0.2)
+    monkeypatch.setattr(listener, "UNREAD_S", 0.2)
     with asked(rota, "/v1/events/stream?after=0", buffer=4096):
         until(lambda: streams(rota) == 1)
         until(lambda: streams(rota) == 0, what="it is cut off")

@@ -114,6 +114,7 @@ class EventLogSuite:
             assert [r.seq for r in log.read_task(subject, 1000)] == own
             assert [r.seq for r in replay_task(log, subject)] == own
             assert log.has_task(subject)
+        assert log.known_of([*subjects, "nobody", "", "x" * 5000]) == subjects
 
     def test_the_records_of_a_task_are_read_a_page_at_a_time(self, log: EventLog) -> None:
         log.append(chained(records_of([submitted(t) for t in ("t1", "t2", "t1", "t1")])), 0, 0)

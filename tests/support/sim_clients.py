@@ -13,6 +13,7 @@ from support.sim_outside import SimReply
 from support.sim_work import ACTIONS
 
 from rota.actors import messages as m
+from rota.errors import LogError, StorageUnavailable
 from rota.eventlog.replay import stored_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from support.simulation import World
 
+    from rota.actors.archive import Foreseen
     from rota.domain.commands import SubmitBatch, SubmitTask
 
 RECENT = 20
@@ -66,7 +68,21 @@ class Clients:
             for command, answer in zip(commands, answers, strict=True):
                 self._check_answer(command, answer)
 
-        world.shard.admission.tell(m.SubmitTasks(commands, self._reply("submit", check)))
+        reply = self._reply("submit", check)
+        world.shard.admission.tell(m.SubmitTasks(commands, reply, self._foresee(commands)))
+
+    def _foresee(self, commands: Sequence[SubmitTask]) -> Foreseen | None:
+        """Look dependencies up before the decision, as the server does when there are many."""
+        archive = self._world.shard.archive
+        named = {each for c in commands for each in c.depends if isinstance(each, str)}
+        if len(named) % 2 == 0:
+            return None
+        try:
+            foreseen = archive.foresee()
+            archive.look_up(archive.outside(sorted(named)), foreseen)
+        except (LogError, StorageUnavailable):
+            return None
+        return foreseen
 
     def _check_answer(self, command: SubmitTask, answer: Any) -> None:
         world = self._world
@@ -126,7 +142,7 @@ class Clients:
                 self._check_refusal(batch, batch.tasks, code, error)
 
         reply = self._reply("batch", check, check_refusal)
-        world.shard.admission.tell(m.SubmitTogether(batch, reply))
+        world.shard.admission.tell(m.SubmitTogether(batch, reply, self._foresee(batch.tasks)))
 
     def _check_refusal(
         self, request: SubmitTask | SubmitBatch, tasks: Sequence[SubmitTask], code: str, error: Any

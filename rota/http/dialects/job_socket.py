@@ -89,7 +89,9 @@ def _replay(call: Call, job_id: str) -> tuple[Task, int]:
     task = born(record)
     for record in records:
         evolve(task, record)
-    task.params_json = call.bridge.task(job_id).params_json  # each watcher would hold a copy of them
+    task.params_json = call.bridge.task(
+        job_id
+    ).params_json  # each watcher would hold a copy of them
     return task, record.seq
 
 

@@ -56,7 +56,7 @@ class PinchTabBatch(DialectBody):
 
     agentId: AgentId
     callbackUrl: Url | None = None
-    tasks: list[PinchTabItem] = Field(min_length=1, max_length=PINCHTAB_BATCH_MAX)
+    tasks: list[PinchTabItem] = Field(min_length=1, max_length=PINCHTAB_BATCH_MAX, fail_fast=True)
 
 
 class RetryPolicyBody(DialectBody):
@@ -74,7 +74,7 @@ class BrowserOSItem(DialectBody):
     taskId: OwnId | None = None
     ref: Label | None = Field(None, description="a name for dependsOn: ref:name")
     priority: Word = "normal"
-    dependsOn: list[TaskId | Index] = Field([], max_length=1000)
+    dependsOn: list[TaskId | Index] = Field([], max_length=1000, fail_fast=True)
     onMissing: Literal["wait", "fail"] = "wait"
     retryPolicy: RetryPolicyBody | None = None
     timeoutMs: TimeoutMs | None = Field(None, description="default 120000, at most 600000")
@@ -94,7 +94,7 @@ class BrowserOSBody(BrowserOSItem):
 class BrowserOSBatch(DialectBody):
     """POST /tasks/batch, BrowserOS's: admitted whole or not at all."""
 
-    tasks: list[BrowserOSItem] = Field(min_length=1, max_length=BROWSEROS_BATCH_MAX)
+    tasks: list[BrowserOSItem] = Field(min_length=1, max_length=BROWSEROS_BATCH_MAX, fail_fast=True)
     parallelism: int | None = Field(None, ge=1, le=BROWSEROS_PARALLELISM_MAX)
     webhookUrl: Url | None = Field(None, description="told once, when all have ended")
     idempotencyKey: Key | None = None

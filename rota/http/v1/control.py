@@ -12,6 +12,7 @@ from rota.errors import ConfigError, InvalidRequest
 from rota.http import agents
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
+from rota.wording import first_wrong
 
 if TYPE_CHECKING:
     from rota.actors.system import Shard
@@ -27,7 +28,7 @@ def _agent(call: Call) -> str:
     try:
         return AGENT_ID.validate_python(call.params["id"])
     except ValidationError as error:
-        raise InvalidRequest(f"agent id: {error.errors()[0]['msg']}") from None
+        raise InvalidRequest(f"agent id: {first_wrong(error)[2]}") from None
 
 
 async def pause_agent(call: Call) -> Any:
@@ -72,7 +73,7 @@ def _type(call: Call) -> str:
     try:
         return ACTION.validate_python(call.params["id"])
     except ValidationError as error:
-        raise InvalidRequest(f"type: {error.errors()[0]['msg']}") from None
+        raise InvalidRequest(f"type: {first_wrong(error)[2]}") from None
 
 
 async def pause_type(call: Call) -> Any:

@@ -22,6 +22,7 @@ from rota.http.dialects import browseros, browseros_events
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 from rota.http.streams import ANYTHING, Stream, Wanted
+from rota.http.v1.seqs import check_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,14 +45,6 @@ def _wanted(call: Call) -> Wanted:
         msg = f"unknown kind '{unknown[0][:50]}'; use {', '.join(CLASSES)}"
         raise InvalidRequest(msg, details={"field": "kind"})
     return Wanted(kinds or None, call.query("task"), call.query("agentId"))
-
-
-def _check_place(after: int, head: int) -> None:
-    """Refuse a place that the log has not come to: nothing would ever be said of it."""
-    if after > head:
-        msg = f"seq {after} is beyond the head of the log, which is {head}"
-        details = {"after": after, "head": head}
-        raise InvalidRequest(msg, code="seq_beyond_head", details=details)
 
 
 async def _scan(log: EventLog, after: int, limit: int, wanted: Wanted) -> tuple[list[Stored], int]:
@@ -88,7 +81,7 @@ async def feed(call: Call) -> Any:
     wanted = _wanted(call)
     in_dialect = _view(call) == browseros.NAME
     log = call.bridge.shard.log
-    _check_place(after, log.head().seq)
+    check_after(after, log.head().seq)
     if wanted == ANYTHING:
         found = log.read(after, limit, FEED_BYTES)
         after = found[-1].seq if found else after
@@ -157,7 +150,7 @@ def _place(call: Call) -> int:
     else:
         newest = call.bridge.shard.tail.last
         after = call.query_int("after", default=newest, low=0, high=SEQ_MAX)
-    _check_place(after, call.bridge.shard.log.head().seq)
+    check_after(after, call.bridge.shard.log.head().seq)
     return after
 
 

@@ -13,6 +13,7 @@ from rota.http.logs import answer_logs
 from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody
 from rota.http.submissions import command_from, keyed, submit_one
 from rota.http.tables import answer_list
+from rota.http.v1.seqs import check_after
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ async def events(call: Call) -> Any:
     task_id, log = call.params["id"], call.bridge.shard.log
     after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
+    check_after(after, log.head().seq)
     found = log.read_task(task_id, limit, after, EVENTS_BYTES)
     if not found and not log.has_task(task_id):
         raise NotFound("task not found")

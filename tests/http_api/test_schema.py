@@ -1,0 +1,239 @@
+"""/openapi.json against reality: every route is called, and answers as the document says.
+
+Also HEAD, which is documented by no row: whatever can be got can be asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.http_server import Answer, Rota, serving
+
+from rota.http.routes import ROUTES, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONFIG = {
+    "types": {"script_run": {}},
+    "scheduler": {"maxQueueSize": 10_000, "maxPerAgent": 10_000},
+}
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+    "integer": int, "number": (int, float),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rota(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rota]:
+    """One server with something of everything."""
+    with serving(tmp_path_factory.mktemp("schema"), CONFIG) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def document(rota: Rota) -> dict[str, Any]:
+    found: dict[str, Any] = rota.get("/openapi.json").json
+    return found
+
+
+def check(document: dict[str, Any], schema: dict[str, Any], value: Any, at: str = "") -> None:
+    """Hold a value against a schema: as much of JSON Schema as the document uses."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return check(document, document["components"]["schemas"][name], value, f"{at}<{name}>")
+    if "anyOf" in schema:
+        for each in schema["anyOf"]:
+            try:
+                return check(document, each, value, at)
+            except AssertionError:
+                continue
+        raise AssertionError((at, schema, value))
+    if "type" in schema:
+        assert isinstance(value, TYPES[schema["type"]]), (at, schema, value)
+        assert schema["type"] == "boolean" or not isinstance(value, bool), (at, value)
+    assert "enum" not in schema or value in schema["enum"], (at, schema, value)
+    assert "const" not in schema or value == schema["const"], (at, schema, value)
+    if isinstance(value, dict):
+        missing = set(schema.get("required", ())) - set(value)
+        assert not missing, (at, missing, value)
+        known = schema.get("properties", {})
+        rest = schema.get("additionalProperties", not known)
+        for key, each in value.items():
+            assert key in known or rest is not False, (at, "is not documented", key, each)
+            inner = known.get(key, rest)
+            if isinstance(inner, dict):
+                check(document, inner, each, f"{at}.{key}")
+    if isinstance(value, list):
+        for n, each in enumerate(value):
+            check(document, schema.get("items", {}), each, f"{at}[{n}]")
+    return None
+
+
+def hold(document: dict[str, Any], route: Route, answer: Answer, asked: str = "") -> None:
+    """Check that an answer is one that the document tells of."""
+    said = document["paths"][route.path][route.method.lower()]["responses"]
+    told = said.get(str(answer.status)) or said.get(f"{answer.status // 100}XX")
+    assert told is not None, (route.path, answer)
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    content = told.get("content")
+    if content is None:
+        assert answer.body == b"", answer
+        return
+    assert kind in content, (route.path, kind)
+    if kind == "application/json":
+        schema = content[kind]["schema"]
+        if "anyOf" in schema and "view=" not in asked:
+            schema = schema["anyOf"][0]
+        check(document, schema, answer.json)
+
+
+def failed(rota: Rota, path: str = "/v1/tasks") -> str:
+    body = {"agentId": "a", "action": "fail", "params": {"message": "no"}}
+    task_id = str(rota.post(path, body).json["taskId"])
+    rota.ended(task_id)
+    return task_id
+
+
+NATIVE = {"agentId": "a", "action": "waits"}
+KEY = {"Idempotency-Key": "once"}
+
+
+def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    """Give for each route what to ask, and what is answered: route, path, body, headers, status."""
+    task = rota.submit_native(action="waits", dependsOn=["nobody"], key="k", timeoutMs=5)
+    done = rota.submit_native(action="echo", params={"a": 1}, retry={"maxAttempts": 2})
+    rota.ended(done)
+    made = rota.post("/v1/batches", {"agentId": "a", "tasks": [{"action": "waits"}] * 2}).json
+    batch = made["batchId"]
+    chats = rota.post("/tasks/batch", {"tasks": [{"instruction": "x"}]}).json["batchId"]
+    chat = rota.post("/tasks", {"instruction": "x"}).json["taskId"]
+    made = rota.post("/api/jobs", {"jobType": "script_run", "payload": {"x": 1}}).json
+    job = made["data"]["jobId"]
+    none: dict[str, str] = {}
+    yield "POST", "/v1/tasks", "/v1/tasks", NATIVE, KEY, 202
+    yield "POST", "/v1/tasks", "/v1/tasks", NATIVE, KEY, 200
+    for query in ("", "?limit=1", "?state=succeeded,blocked", "?cursor=5", "?view=browseros"):
+        yield "GET", "/v1/tasks", f"/v1/tasks{query}", None, none, 200
+    for each in (task, done, job, chat):
+        yield "GET", "/v1/tasks/{id}", f"/v1/tasks/{each}?waitMs=0", None, none, 200
+    yield "POST", "/v1/tasks/{id}/logs", f"/v1/tasks/{task}/logs", {"lines": ["x"]}, none, 201
+    yield (
+        "POST",
+        "/v1/tasks/{id}/progress",
+        f"/v1/tasks/{task}/progress",
+        {"progress": 1},
+        none,
+        201,
+    )
+    yield "GET", "/v1/tasks/{id}/logs", f"/v1/tasks/{task}/logs", None, none, 200
+    yield "GET", "/v1/tasks/{id}/events", f"/v1/tasks/{task}/events?limit=1", None, none, 200
+    yield "POST", "/v1/tasks/{id}/cancel", f"/v1/tasks/{task}/cancel", {"reason": "x"}, none, 200
+    yield "POST", "/v1/tasks/{id}/retry", f"/v1/tasks/{failed(rota)}/retry", None, none, 202
+    items = {"agentId": "a", "tasks": [{"action": "waits"}]}
+    keyed = {"Idempotency-Key": "batch"}
+    yield "POST", "/v1/batches", "/v1/batches", items, keyed, 202
+    yield "POST", "/v1/batches", "/v1/batches", items, keyed, 200
+    yield "GET", "/v1/batches/{id}", f"/v1/batches/{batch}", None, none, 200
+    yield "POST", "/v1/batches/{id}/cancel", f"/v1/batches/{batch}/cancel", None, none, 200
+    yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
+    yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
+    for name in ("agents", "types", "scheduler", "stats", "config"):
+        yield "GET", f"/v1/{name}", f"/v1/{name}", None, none, 200
+    for kind, name in (("agents", "zoe"), ("types", "odd")):
+        yield "POST", f"/v1/{kind}/{{id}}/pause", f"/v1/{kind}/{name}/pause", {}, none, 200
+        yield "POST", f"/v1/{kind}/{{id}}/resume", f"/v1/{kind}/{name}/resume", None, none, 200
+    yield "POST", "/v1/scheduler/pause", "/v1/scheduler/pause", {"reason": "x"}, none, 200
+    yield "POST", "/v1/scheduler/resume", "/v1/scheduler/resume", None, none, 200
+    limits = {"scheduler": {"maxInflight": 20}}
+    yield "POST", "/v1/config/reload", "/v1/config/reload", limits, none, 200
+    for path in ("/health", "/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"):
+        yield "GET", path, path, None, none, 200
+    yield "GET", "/", "/", None, none, 302
+    yield "POST", "/tasks", "/tasks", NATIVE, none, 202
+    yield "POST", "/tasks", "/tasks", {"instruction": "x"}, {"Idempotency-Key": "chat"}, 201
+    yield "POST", "/tasks", "/tasks", {"instruction": "x"}, {"Idempotency-Key": "chat"}, 200
+    yield "GET", "/tasks", "/tasks", None, none, 200
+    yield "GET", "/tasks/{id}", f"/tasks/{done}", None, none, 200
+    yield "DELETE", "/tasks/{id}", f"/tasks/{chat}", None, none, 200
+    bare = rota.submit(action="waits")
+    yield "POST", "/tasks/{id}/cancel", f"/tasks/{bare}/cancel", None, none, 200
+    yield "POST", "/tasks/{id}/retry", f"/tasks/{failed(rota, '/tasks')}/retry", None, none, 202
+    yield "POST", "/tasks/batch", "/tasks/batch", items, none, 202
+    yield "POST", "/tasks/batch", "/tasks/batch", {"tasks": [{"instruction": "x"}]}, none, 201
+    yield "GET", "/tasks/batch/{id}", f"/tasks/batch/{chats}", None, none, 200
+    yield "DELETE", "/tasks/batch/{id}", f"/tasks/batch/{chats}", None, none, 200
+    yield "GET", "/tasks/stats", "/tasks/stats", None, none, 200
+    yield "GET", "/scheduler/stats", "/scheduler/stats", None, none, 200
+    yield "POST", "/api/jobs", "/api/jobs", {"jobType": "script_run"}, none, 200
+    yield "GET", "/api/jobs", "/api/jobs?limit=1", None, none, 200
+    yield "GET", "/api/jobs/{id}", f"/api/jobs/{job}", None, none, 200
+    yield "GET", "/api/jobs/{id}/logs", f"/api/jobs/{job}/logs", None, none, 200
+    yield "POST", "/api/jobs/{id}/cancel", f"/api/jobs/{job}/cancel", None, none, 200
+
+
+def row(method: str, path: str) -> Route:
+    return next(r for r in ROUTES if (r.method, r.path) == (method, path))
+
+
+def test_every_route_answers_as_documented(rota: Rota, document: dict[str, Any]) -> None:
+    called = {("GET", "/v1/events/stream"), ("GET", "/ws/jobs/{id}")}
+    for method, path, asked, body, headers, status in calls(rota):
+        answer = rota.request(method, asked, body, headers)
+        assert answer.status == status, (method, asked, answer)
+        hold(document, row(method, path), answer, asked)
+        called.add((method, path))
+    assert {(route.method, route.path) for route in ROUTES} - called == set()
+
+
+def test_every_route_fails_as_documented(rota: Rota, document: dict[str, Any]) -> None:
+    for route in ROUTES:
+        path = route.path.replace("{id}", "tsk_nobody00")
+        for body in (b"{", b'{"colour":1}', b"[]"):
+            for query in ("", "?limit=x&waitMs=x&after=x&cursor=x&view=x&state=x"):
+                if route.is_stream and not query:
+                    continue
+                raw = body if route.method == "POST" else None
+                answer = rota.request(route.method, path + query, raw=raw)
+                assert answer.status < 500
+                hold(document, route, answer)
+
+
+def test_numbers_in_queries_are_documented_as_numbers(document: dict[str, Any]) -> None:
+    found: dict[str, set[str]] = {}
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for each in operation.get("parameters", ()):
+                if each["in"] == "query":
+                    found.setdefault(each["name"], set()).add(each["schema"]["type"])
+    for name in ("limit", "cursor", "after", "waitMs"):
+        assert found.pop(name) == {"integer"}
+    assert found["agentId"] == {"string"}
+
+
+def test_whatever_can_be_got_can_be_asked_about(rota: Rota) -> None:
+    done = rota.submit_native(action="echo")
+    rota.ended(done)
+    for route in ROUTES:
+        if route.method != "GET" or route.is_stream:
+            continue
+        for name in (done, "tsk_nobody00"):
+            path = route.path.replace("{id}", name)
+            got, head = rota.get(path), rota.request("HEAD", path)
+            assert head.status == got.status
+            assert head.body == b""
+            changing = {"date", "x-request-id", "content-length"}
+            assert {k: v for k, v in head.headers.items() if k not in changing} == {
+                k: v for k, v in got.headers.items() if k not in changing
+            }
+            assert re.fullmatch(r"\d+", head.headers.get("content-length", "0"))
+            assert ("content-length" in head.headers) == bool(got.body)
+
+
+@pytest.mark.parametrize("path", ["/v1/events/stream", "/ws/jobs/x"])
+def test_a_stream_has_no_head(rota: Rota, path: str) -> None:
+    answer = rota.request("HEAD", path)
+    assert answer.status == 405
+    assert answer.headers["allow"] == "GET"
