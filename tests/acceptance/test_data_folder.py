@@ -176,7 +176,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "data.mdb").write_bytes(b"this is no log" * 1000)
-    refused(folder, "cannot open the log", str(folder))
+    refused(folder, "is not one of a log", str(folder))
     assert (folder / "data.mdb").read_bytes() == b"this is no log" * 1000, "it is left alone"
 
 

@@ -16,7 +16,7 @@ from rota.actors import admission, agent_queue, dependencies, dispatcher, system
 from rota.actors.admission import AdmissionActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
-from rota.actors.recovery import rebuild
+from rota.actors.recovery import rebuild_whole
 from rota.actors.routes import Routes
 from rota.actors.runtime import body_of
 from rota.actors.system import Shard
@@ -281,11 +281,11 @@ def who_waits_already_does_not_age(patch: pytest.MonkeyPatch) -> None:
 
 def idempotency_is_forgotten_at_a_start(patch: pytest.MonkeyPatch) -> None:
     def forgetful(*args: Any, **more: Any) -> Any:
-        state = rebuild(*args, **more)
+        state, head = rebuild_whole(*args, **more)
         state.keys.held.clear()
-        return state
+        return state, head
 
-    patch.setattr(system, "rebuild", forgetful)
+    patch.setattr(system, "rebuild_whole", forgetful)
 
 
 def a_snapshot_forgets_the_keys(patch: pytest.MonkeyPatch) -> None:

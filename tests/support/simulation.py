@@ -297,7 +297,8 @@ class World:
         while self.shard.runtime.ready and self.violation is None:
             self.move("step")
         state = shard.state
-        given = 0 if shard.degraded else state.stats.totals["dispatched"]
+        is_known = shard.failover.phase is not Phase.REBUILDING
+        given = state.stats.totals["dispatched"] if is_known else 0
         for _ in range(self.rng.randrange(60)):
             self.move(self.rng.choice(("step", "loop", "commit", "time", "step", "step")))
         if (
