@@ -183,7 +183,7 @@ class Mending:
 
     def journal_stopped(self, error: Exception) -> None:
         """Have the state rebuilt, whoever caught the error on its way."""
-        unfolded = Unfolded(f"a fact could not be folded: {type(error).__name__}: {error}")
+        unfolded = Unfolded(f"a fact could not be recorded: {type(error).__name__}: {error}")
         logger.error("%s", unfolded, exc_info=error)
 
         def rebuild() -> None:

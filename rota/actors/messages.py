@@ -301,3 +301,7 @@ class Arm(NamedTuple):
 
     at: int
     message: ExpireTask | EndWait | ReleaseTask | TimeOutAttempt | DeliverCallback
+
+
+class Tick(NamedTuple):
+    """The moment has come that the timer waited for; it hears of that from the loop itself."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from rota.actors.messages import Arm
+from rota.actors.messages import Arm, Tick
 from rota.actors.runtime import CooperativeActor
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TimerActor(CooperativeActor):
             try:
                 self.tick()
             except Exception as error:  # noqa: BLE001 - as in a handler
-                self._runtime.failed(self, None, error)
+                self._runtime.failed(self, Tick(), error)
 
     def _sweep(self) -> None:
         self._heap = [item for item in self._heap if self._is_live(item[2])]

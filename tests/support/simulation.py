@@ -233,6 +233,7 @@ class World:
         self.shard = shard
         self.trace("boot with %s", shard.limits)
         shard.start()
+        shard.is_started = True
 
     def _make_line(self, *args: Any) -> SimLine:
         self.line = SimLine(*args)
