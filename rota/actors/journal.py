@@ -176,9 +176,8 @@ class Journal:
         reach("journal.durable")
         self.durable_seq = seq
         self._follow(seq)
-        effects = self._effects
-        while effects and effects[0][0] <= seq:
-            _, effect, value = effects.popleft()
+        while self._effects and self._effects[0][0] <= seq:  # a fault among them may end it all
+            _, effect, value = self._effects.popleft()
             try:
                 effect(value)
             except Exception as error:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rota.actors import messages as m
 from rota.actors.runtime import Again, body_of
 from rota.domain.attempts import decide_giving_up
-from rota.domain.events import ActorFailed, DeliveryAbandoned
+from rota.domain.events import ActorFailed, BatchFinished, DeliveryAbandoned
 from rota.domain.task import IN_FLIGHT
 from rota.errors import InternalFault, LogUnusable, RotaError, StorageUnavailable, Unfolded
 
@@ -188,7 +188,7 @@ class Mending:
 
     def journal_stopped(self, error: Exception) -> None:
         """Have the state rebuilt, whoever caught the error on its way."""
-        unfolded = Unfolded(f"a fact could not be folded: {type(error).__name__}: {error}")
+        unfolded = Unfolded(f"a fact could not be recorded: {type(error).__name__}: {error}")
         logger.error("%s", unfolded, exc_info=error)
 
         def rebuild() -> None:
@@ -242,6 +242,7 @@ class Mending:
                 self._abandon(message)
         elif isinstance(message, m.FinishBatch) and self._is_second(name, kind, message.batch):
             self._dropped.add(message.batch)
+            self._finish(message.batch)
 
     def _is_second(self, *what: str) -> bool:
         """Whether this has failed before, lately."""
@@ -275,6 +276,14 @@ class Mending:
             number = delivery.tries + 1
             head = (delivery.task, delivery.agent, delivery.id, number)
             self._journal.record(DeliveryAbandoned(*head, 0, "rota failed on it twice"))
+
+    def _finish(self, batch_id: str) -> None:
+        batch = self._journal.state.batches.get(batch_id)
+        if batch is not None and not batch.finished_at and not batch.left:
+            fates = batch.fates
+            counts = (fates["succeeded"], fates["failed"], fates["cancelled"])
+            self._journal.record(BatchFinished(batch_id, *counts))
+        self._dropped.discard(batch_id)
 
     # -- the look
 

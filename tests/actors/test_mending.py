@@ -328,7 +328,7 @@ def test_a_fact_that_cannot_be_folded_degrades_the_shard_until_it_is_rebuilt(
         monkeypatch.setattr(WorkerPool, "on_receive", deaf)
     bench.end(name)
     assert broken.calls == 1
-    assert "could not be folded" in bench.shard.degraded
+    assert "could not be recorded" in bench.shard.degraded
     with pytest.raises(StorageUnavailable):
         bench.submit(task())
     bench.wait(5)

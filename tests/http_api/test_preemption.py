@@ -203,19 +203,18 @@ def test_a_task_that_came_during_a_pause_takes_its_place_after_it(
     assert ended(rota, urgent)["state"] == "succeeded"
 
 
-def test_a_task_takes_its_place_when_it_becomes_the_first_in_line(
+def test_a_task_takes_its_place_although_another_that_may_not_is_ahead_of_it(
     serve: Servers, tab: Target
 ) -> None:
     rota = serve(with_tab(tab, workerCount=2))
     click(rota, "low 1", "one", priority=3)
     click(rota, "low 2", "two", priority=3)
     tab.wait_for(2)
-    click(rota, "most urgent", "most urgent", priority=0)
-    urgent = click(rota, "urgent", priority=1, preempt=True)
+    polite = click(rota, "polite", "polite", priority=0)
     settled(rota)
-    assert look(rota, urgent)["state"] == "ready"
-    tab.release("one")
-    assert ended(rota, urgent)["state"] == "succeeded"
+    assert look(rota, polite)["state"] == "ready"
+    assert ended(rota, click(rota, "urgent", priority=0, preempt=True))["state"] == "succeeded"
+    rota.when(polite, "running")
 
 
 def test_a_victim_keeps_its_place_in_the_queue(rota: Rota, tab: Target) -> None:

@@ -109,8 +109,8 @@ def test_a_fact_that_cannot_be_folded_is_seen_in_health_and_mended(
     answer = rota.post(f"/v1/tasks/{kept}/cancel")
     assert answer.status in (500, 503)
     health = until(lambda: (h := rota.get("/health").json)["status"] == "degraded" and h)
-    assert "could not be folded: TypeError" in health["reason"]
+    assert "could not be recorded: TypeError" in health["reason"]
     until(lambda: rota.get("/health").json["status"] == "ok", what="it goes on")
     assert rota.get(f"/v1/tasks/{kept}").json["state"] == "ready"
     assert rota.post(f"/v1/tasks/{kept}/cancel").status == 200
-    rota.log.lines[:] = [line for line in rota.log.lines if "could not be folded" not in line]
+    rota.log.lines[:] = [line for line in rota.log.lines if "could not be recorded" not in line]

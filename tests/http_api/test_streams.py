@@ -12,7 +12,7 @@ import pytest
 from support.http_server import Rota, Servers, read_all, until
 
 from rota.errors import LogUnusable
-from rota.http import catch_up
+from rota.http import catch_up, listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable

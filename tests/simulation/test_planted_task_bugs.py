@@ -26,6 +26,7 @@ from rota.domain import admission as decide
 from rota.domain import attempts, retry
 from rota.domain import events as e
 from rota.domain.attempts import (
+    decide_freeing,
     decide_preemption,
     decide_queue_timeout,
     decide_release,
@@ -83,7 +84,7 @@ def nobody_is_doomed_by_a_parent_that_fails(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_doomed_by_a_parent_that_has_failed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AdmissionActor, "_doom", nothing)
+    patch.setattr(admission, "decide_doom", lambda *_: ())
 
 
 def what_is_due_is_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
@@ -119,6 +120,7 @@ def parents_leave_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def a_delay_ends_with_the_dependencies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dependencies, "decide_release", lambda task, _now: decide_release(task, 1 << 62))
+    patch.setattr(dependencies, "decide_freeing", lambda task, _now: decide_freeing(task, 1 << 62))
 
 
 # -- retries -----------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ def a_paused_scheduler_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_ages(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Backlog, "_rank", nothing)
+    patch.setattr(Backlog, "rank_of", lambda _self, task: task.priority)
 
 
 def who_waits_already_does_not_age(patch: pytest.MonkeyPatch) -> None:
@@ -307,7 +309,7 @@ def another_request_passes_for_the_same(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_task_is_replaced_and_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AdmissionActor, "_replace", nothing)
+    patch.setattr(AdmissionActor, "_replaced", nothing)
 
 
 def a_new_life_has_no_keys(patch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ class Faults:
         self._world = world
         self._rng = Random(f"faults {world.seed}")
         self.odds = self._rng.choice((0.0, 0.0, 0.003, 0.02, 0.1))
+        self._folds_left = self._rng.choice((0, 0, 1, 3))
         self._calm_left = self._rng.choice((0, 3, 20))
         self._seen: Counter[str] = Counter()
         self.count = 0
@@ -99,6 +100,15 @@ class Faults:
             self._left -= 1
             if self._left < 0:
                 self._raise(f"at {place}")
+
+    def at_fold(self, record: Any) -> None:
+        """Let a fact not be folded, now and then."""
+        world = self._world
+        if not self.odds or not self._folds_left or world.calm or world.draining:
+            return
+        if self._rng.random() < 0.01:
+            self._folds_left -= 1
+            self._raise(f"at the fold of {type(record.event).__name__}")
 
     def outside(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Keep a function of the outside free of faults."""

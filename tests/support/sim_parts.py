@@ -190,6 +190,7 @@ class SimShard(Shard):
     """The production shard, with a model that watches every record it makes."""
 
     world: World
+    is_started = False
 
     def _wire(self, state: State, head: Head) -> None:
         world = self.world
@@ -198,6 +199,8 @@ class SimShard(Shard):
         world.courier.active = {}  # tries of replaced actors are out of its hands
 
         def watched(record: Any) -> None:
+            if self.is_started:
+                world.faults.at_fold(record)
             exact = type(record.event) is TaskAssigned and self._all_heard()
             world.model.observe(record, exact=exact)
             apply(record)

@@ -263,6 +263,7 @@ class World:
         self.trace("boot with %s", shard.limits)
         shard.start()
         self.follower = Follower(shard, self.log, self.seed, self.violated)
+        shard.is_started = True
 
     def _make_line(self, *args: Any) -> SimLine:
         self.line = SimLine(*args)
