@@ -173,7 +173,6 @@ BUGS: list[Plant] = [
 def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     violation = first_violation(SEEDS)
-    print(violation)
     assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
     assert f"--seed {violation.seed}" in str(violation)
     assert actors_left() == 0
