@@ -1,7 +1,10 @@
-"""The one place where wall time is read.
+"""The one place where time is read.
 
-Everything else gets `now` as a value in integer microseconds UTC. `SystemClock` is for a
-running server, `ManualClock` for the simulator and for tests, which move it by hand.
+Everything else gets `now` as a value in integer microseconds UTC. A wall clock may be set to
+another time while a server runs, so a clock here is a line of time over two of them: it tells the
+wall clock's time as long as that goes on as the steady one does, and goes on by the steady one
+when the wall clock was set, until somebody takes the step over. `SystemClock` is for a running
+server, `ManualClock` for the simulator and for tests, which move it by hand.
 """
 
 from __future__ import annotations
@@ -9,47 +12,134 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 US_PER_MS = 1_000
 US_PER_S = 1_000_000
+STEP_US = 500_000
+"""How far the two clocks may part before it is a step. Half a second to either side: so nothing
+that is counted from one moment to another is ever off by more than a second."""
+_AT_ONCE_US = 10_000
+_LOOKS = 5
+
+
+class Step(NamedTuple):
+    """The wall clock was set: what the time was, and what it is."""
+
+    was: int
+    now: int
 
 
 class Clock(Protocol):
-    """A source of `now`, in microseconds since the epoch."""
+    """A line of time, in microseconds since the epoch."""
+
+    shift_us: int
+    """By how much it has been set since it began, forward and back added up."""
 
     def now_us(self) -> int:
         """Give the present moment."""
         ...
 
+    def take_over(self) -> Step | None:
+        """If the wall clock was set, go on from what it says now."""
+        ...
 
-class SystemClock:
-    """Wall time as the machine tells it."""
+
+class Timeline:
+    """A line of time over a wall clock and a steady one; it goes back only in `take_over`."""
+
+    def __init__(self) -> None:
+        """Begin at what the wall clock says."""
+        self.shift_us = 0
+        self._anchor()
+
+    def wall_us(self) -> int:
+        """Read the wall clock."""
+        raise NotImplementedError
+
+    def steady_us(self) -> int:
+        """Read the clock that nobody sets; only differences mean anything."""
+        raise NotImplementedError
+
+    def _anchor(self) -> None:
+        self._latest = self.wall_us()
+        self._apart = self._ahead = self._latest - self.steady_us()
 
     def now_us(self) -> int:
-        """Give the present moment (through `time.time`, so that freezegun can hold it)."""
+        """Give the present moment; never before one that was given already."""
+        steady = self.steady_us()
+        ahead = self.wall_us() - steady
+        if -STEP_US <= ahead - self._apart <= STEP_US:
+            self._ahead = ahead
+        now = steady + self._ahead
+        self._latest = max(self._latest, now)
+        return self._latest
+
+    def take_over(self) -> Step | None:
+        """If the wall clock was set, go on from what it says now."""
+        if not self._is_apart():
+            return None
+        was = self.steady_us() + self._apart  # not what small steps made of it: they would add up
+        self._anchor()
+        self.shift_us += self._latest - was
+        return Step(was, self._latest)
+
+    def _is_apart(self) -> bool:
+        """Compare the clocks, by readings between which the process was not held up."""
+        for _ in range(_LOOKS):
+            before, wall = self.steady_us(), self.wall_us()
+            if -STEP_US <= wall - before - self._apart <= STEP_US:
+                return False
+            if self.steady_us() - before < _AT_ONCE_US:
+                return True
+        return False  # too busy to tell; the next look will
+
+
+class SystemClock(Timeline):
+    """Time as the machine tells it."""
+
+    def wall_us(self) -> int:
+        """Read the wall clock (through `time.time`, so that freezegun can hold it)."""
         return int(time.time() * US_PER_S)
 
+    def steady_us(self) -> int:
+        """Read the clock that nobody sets (and which freezegun leaves alone)."""
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
 
-class ManualClock:
+
+class ManualClock(Timeline):
     """A clock that stands still until it is moved."""
 
     def __init__(self, now_us: int = 1_700_000_000 * US_PER_S) -> None:
         """Start at `now_us`."""
-        self._now_us = now_us
+        self._wall_us, self._steady_us = now_us, 0
+        super().__init__()
 
-    def now_us(self) -> int:
-        """Give the moment the clock was last moved to."""
-        return self._now_us
+    def wall_us(self) -> int:
+        """Give what the wall clock was last moved to."""
+        return self._wall_us
+
+    def steady_us(self) -> int:
+        """Give how far it was moved forward in all."""
+        return self._steady_us
 
     def advance_us(self, delta_us: int) -> None:
-        """Move forward; time never goes back."""
+        """Let time pass."""
         assert delta_us >= 0
-        self._now_us += delta_us
+        self._wall_us += delta_us
+        self._steady_us += delta_us
 
     def move_to(self, at_us: int) -> None:
-        """Move to `at_us`, or stay if that is already past."""
-        self._now_us = max(self._now_us, at_us)
+        """Let time pass until `at_us`, or stay if that is already past."""
+        self.advance_us(max(0, at_us - self.now_us()))
+
+    def step_us(self, delta_us: int) -> None:
+        """Set the wall clock forward or back, in no time."""
+        self._wall_us += delta_us
+
+    def begin_anew(self) -> None:
+        """Be the clock of another process, which knows of no step."""
+        Timeline.__init__(self)
 
 
 def monotonic_s() -> float:

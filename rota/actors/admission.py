@@ -44,16 +44,22 @@ class AdmissionActor(CooperativeActor):
         *,
         new_id: Callable[[], str],
         archive: Archive,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take ids from `new_id`; find what has left memory in `archive`."""
+        """Take ids from `new_id`; find what has left memory in `archive`.
+
+        `look` looks whether the clock was set: a deadline is judged by the time that it tells now.
+        """
         super().__init__(runtime)
         self._journal = journal
         self._new_id = new_id
         self._archive = archive
+        self._look = look
 
     def on_receive(self, message: Any) -> None:
         """Decide."""
         kind = type(message)
+        self._look()
         if kind is m.SubmitTasks:
             answers = [self._submit(command) for command in message.commands]
             self._journal.answer(message.reply, answers)
@@ -226,6 +232,7 @@ class AdmissionActor(CooperativeActor):
             waiting=state.backlog.total,
             find=self._archive.task,
             graph=state.dependencies,
+            at=self._journal.now(),
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
         at = self._journal.record(submitted, *tasks, by=batch.by).at

@@ -31,6 +31,7 @@ class Archive:
         self._log = log
         self._attic: dict[str, tuple[int, Task | Batch]] = {}
         self._read: dict[str, Task] = {}
+        self._read_at = 0
         self._tasks.on_forgotten = self._batches.on_forgotten = self._put_away
 
     def task(self, task_id: str) -> Task | None:
@@ -45,7 +46,11 @@ class Archive:
 
     def _from_log(self, task_id: str) -> Task | None:
         """Read a task from the log; what was read last is kept, for it cannot change any more."""
-        task = self._read.pop(task_id, None) or task_from_log(self._log, task_id)
+        steps = self._journal.state.steps
+        if self._read_at != steps.shift:  # they are told by another clock
+            self._read_at = steps.shift
+            self._read.clear()
+        task = self._read.pop(task_id, None) or task_from_log(self._log, task_id, steps)
         if task is not None and task.is_terminal:
             self._read[task_id] = task
             if len(self._read) > READ_KEPT:
@@ -60,7 +65,7 @@ class Archive:
         kept = self._kept(batch_id)
         if kept is not None:
             return kept if isinstance(kept, Batch) else None
-        return batch_from_log(self._log, batch_id)
+        return batch_from_log(self._log, batch_id, self._journal.state.steps)
 
     def knows(self, subject: str) -> bool:
         """Whether an id is a task's or a batch's."""

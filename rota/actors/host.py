@@ -86,7 +86,10 @@ class AsyncioHost:
         run()
 
     def call_at(self, at_us: int, what: Callable[[], None]) -> asyncio.TimerHandle:
-        """Run at a moment, at most an hour from now (whoever is woken looks again)."""
+        """Run at a moment, at most an hour from now (whoever is woken looks again).
+
+        It is slept by the loop's own clock, which nobody sets.
+        """
         delay = max(0.0, (at_us - self.clock.now_us()) / 1e6)
         return self._loop.call_later(min(delay, WAKE_S_MAX), what)
 

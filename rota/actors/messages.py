@@ -301,3 +301,11 @@ class Arm(NamedTuple):
 
     at: int
     message: ExpireTask | EndWait | ReleaseTask | TimeOutAttempt | DeliverCallback
+
+
+class DeriveMoments(NamedTuple):
+    """Arm everything anew that is due some time: the clock was set, or there was a start."""
+
+
+class Tick(NamedTuple):
+    """The next moment has come."""

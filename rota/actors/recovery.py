@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
-from rota.domain.fold import born, evolve
+from rota.domain.fold import born, carry_over, evolve
 from rota.eventlog.codec import decode, kind_at_a_glance
 from rota.eventlog.replay import replay, replay_task, stored_of
 from rota.projections.state import SNAPSHOT_VERSION, State
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rota.domain.task import Task
     from rota.eventlog.port import EventLog
+    from rota.projections.steps import Steps
 
 BIRTHS = (TaskSubmitted, TaskRejected)
 
@@ -75,9 +76,13 @@ def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
     return None
 
 
-def task_from_log(log: EventLog, task_id: str) -> Task | None:
-    """Rebuild one task from its own records, for those that have left memory."""
+def task_from_log(log: EventLog, task_id: str, steps: Steps | None = None) -> Task | None:
+    """Rebuild one task from its own records, for those that have left memory.
+
+    Its moments are told by the clock as it is after `steps`, like those of a task in memory.
+    """
     task: Task | None = None
+    before = 0
     report = b""
     for item in stored_of(log, task_id):
         kind = kind_at_a_glance(item.body)
@@ -92,17 +97,26 @@ def task_from_log(log: EventLog, task_id: str) -> Task | None:
                 return None  # a batch's id
             task = born(record)
         else:
+            if steps is not None and (by_us := steps.since(before, item.seq)):
+                carry_over(task, by_us)
             evolve(task, record)
+        before = item.seq
+    if task is not None and steps is not None and (by_us := steps.since(before)):
+        carry_over(task, by_us)
     if task is not None and report:
         evolve(task, decode(report))
     return task
 
 
-def batch_from_log(log: EventLog, batch_id: str) -> Batch | None:
+def batch_from_log(log: EventLog, batch_id: str, steps: Steps | None = None) -> Batch | None:
     """Rebuild a finished batch from its own records, for those that have left memory."""
     batch: Batch | None = None
+    before = 0
     for record in replay_task(log, batch_id):
         event = record.event
+        if batch is not None and steps is not None:
+            batch.carry_over(steps.since(before, record.seq))
+        before = record.seq
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)
         elif isinstance(event, BatchFinished) and batch is not None:
@@ -112,4 +126,6 @@ def batch_from_log(log: EventLog, batch_id: str) -> Batch | None:
                 "failed": event.failed,
                 "cancelled": event.cancelled,
             }
+    if batch is not None and steps is not None:
+        batch.carry_over(steps.since(before))
     return batch

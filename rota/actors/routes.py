@@ -15,6 +15,8 @@ from rota.domain.delivery import delivery_id
 from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL, WAITING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykka import ActorRef
 
     from rota.actors.journal import Journal
@@ -51,6 +53,7 @@ class Routes:
 
     def install(self, journal: Journal) -> None:
         """Have the journal follow the table."""
+        self._journal = journal
         journal.on_record |= {
             e.TaskSubmitted: self._submitted,
             e.TaskReleased: self._released,
@@ -66,6 +69,7 @@ class Routes:
             e.AgentResumed: self._agent_released,
             e.ConfigChanged: self._limits_changed,
             e.DeliveryFailed: self._deliver_later,
+            e.ClockStepped: self._clock_stepped,
         }
         journal.on_durable |= {
             e.TaskAssigned: self._start,
@@ -93,15 +97,12 @@ class Routes:
     def _waits(self, task: Task) -> None:
         """Tell of a task that entered its queue, and of nothing else that is due."""
         self._queued(task)
-        self._arm_wait(task)
-
-    def _queued(self, task: Task) -> None:
-        self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
-
-    def _arm_wait(self, task: Task) -> None:
         if task.plan is not None and task.plan.queue_timeout_ms is not None:
             due = task.ready_at + task.plan.queue_timeout_ms * 1000
             self._cast.timer.tell(m.Arm(due, m.EndWait(task.id, task.entry)))
+
+    def _queued(self, task: Task) -> None:
+        self._cast.queue(task.agent).tell(m.TaskWaits(task.lane, task.id))
 
     def _released(self, record: Record) -> None:
         task = self._of(record)
@@ -187,6 +188,10 @@ class Routes:
         event: e.DeliveryFailed = record.event  # type: ignore[assignment]
         self._cast.timer.tell(m.Arm(event.next_at, m.DeliverCallback(event.task, event.delivery)))
 
+    def _clock_stepped(self, record: Record) -> None:
+        del record
+        self._cast.timer.tell(m.DeriveMoments())
+
     # -- once it is durable
 
     def _start(self, record: Record) -> None:
@@ -245,14 +250,33 @@ class Routes:
         return task.state not in TERMINAL
 
     def rearm(self, task: Task) -> None:
-        """Arm what a task has due when it enters, and after a start."""
-        timer = self._cast.timer
-        if task.deadline is not None and task.state not in TERMINAL:
-            timer.tell(m.Arm(task.deadline, m.ExpireTask(task.id)))
+        """Arm what a task has due when it enters."""
+        for at, message in self._moments_of(task):
+            self._cast.timer.tell(m.Arm(at, message))
+
+    def moments(self) -> Iterator[tuple[int, Any]]:
+        """Give all that is due some time, as the projections tell."""
+        for task in self._tasks:
+            yield from self._moments_of(task)
+        durable_seq = self._journal.durable_seq
+        for delivery in self._deliveries.pending.values():
+            if delivery.seq <= durable_seq:  # else it is told of when its end is durable
+                yield delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)
+
+    def _moments_of(self, task: Task) -> Iterator[tuple[int, Any]]:
+        if task.state in TERMINAL:
+            return
+        if task.deadline is not None:
+            yield task.deadline, m.ExpireTask(task.id)
         if task.state is SCHEDULED:
-            timer.tell(m.Arm(task.next_at, m.ReleaseTask(task.id)))
+            yield task.next_at, m.ReleaseTask(task.id)
         elif task.state is READY:
-            self._arm_wait(task)
+            if task.plan is not None and task.plan.queue_timeout_ms is not None:
+                due = task.ready_at + task.plan.queue_timeout_ms * 1000
+                yield due, m.EndWait(task.id, task.entry)
+        elif task.timeout_ms is not None and task.state in IN_FLIGHT:
+            due = task.assigned_at + task.timeout_ms * 1000
+            yield due, m.TimeOutAttempt(task.id, task.token)
 
     def _of(self, record: Record) -> Task | None:
         return self._tasks.get(record.event.task)  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ from rota.actors.recovery import rebuild
 from rota.actors.routes import Routes
 from rota.actors.runtime import Runtime, body_of, retire
 from rota.actors.snapshotter import Snapshotter
+from rota.actors.timekeeper import Timekeeper
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
@@ -92,6 +93,7 @@ class Shard:
         self.degraded = ""
         self.stopping = False
         self._host = host
+        self.timekeeper = Timekeeper(host.clock)
         self._make_line = line
         self._runner = runner
         self._courier = courier
@@ -134,10 +136,11 @@ class Shard:
         self.runtime.idle.append(self.journal.flush)
         self._queues = {}
         self.archive = Archive(self.journal, self.log)
-        self._routes = routes = Routes(state, self)
+        routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
+        host, look = self._host, self.timekeeper.look
         self.timer = TimerActor.start(
-            runtime, self._host.clock, self._host.call_at, routes.due, routes.is_live
+            runtime, host.clock, host.call_at, routes.due, routes.is_live, routes.moments, look
         )
         self.dispatcher = DispatcherActor.start(runtime, journal)
         self.dependencies = DependencyActor.start(runtime, journal, self._host.call_soon)
@@ -153,10 +156,7 @@ class Shard:
             find=self.archive.either,
         )
         self.admission = AdmissionActor.start(
-            runtime,
-            journal,
-            new_id=self._new_id,
-            archive=self.archive,
+            runtime, journal, new_id=self._new_id, archive=self.archive, look=look
         )
         routes.install(journal)
         if self.stopping:
@@ -166,9 +166,9 @@ class Shard:
         """Record the start, put back what was in flight, arm what is due."""
         reach("recovery.folded")
         tasks = list(self.state.tasks)
-        owed = list(self.state.deliveries.pending.values())
         settings = limits_to(self.limits)
         self._ids_clear_at = self.state.at + IDS_APART_US
+        self.timekeeper.begin(self.journal)
         self._snapshot_seq = max(self._snapshot_seq, self.state.snapshot_seq)
         started = self.journal.record(
             ServerStarted(__version__, settings, self.state.seq, resumed or None)
@@ -179,10 +179,7 @@ class Shard:
                 self.journal.record(*decide_interruption(task, reason), cause=started.seq)
         if self._start_paused and not resumed and self.state.control.stopped is None:
             self.journal.record(SchedulerPaused("started paused"))
-        for task in tasks:
-            self._routes.rearm(task)
-        for delivery in owed:
-            self.timer.tell(m.Arm(delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)))
+        self.timer.tell(m.DeriveMoments())
         for batch_id in self.state.batches.unfinished():
             self.admission.tell(m.FinishBatch(batch_id))
         self.dependencies.tell(m.SettleDependents())
@@ -221,7 +218,8 @@ class Shard:
         """Look in memory; and in the log, while an id's time may have been drawn from before."""
         if task_id in self.state.tasks.by_id:
             return True
-        return self.state.at < self._ids_clear_at and self.archive.knows(task_id)
+        clear_at = max(self._ids_clear_at, self.state.steps.latest + IDS_APART_US)
+        return self.state.at < clear_at and self.archive.knows(task_id)
 
     # -- the log's news ----------------------------------------------------------------------
 

@@ -98,8 +98,11 @@ class WebhookActor(CooperativeActor):
         return delivery if delivery is not None and delivery.id == message.delivery else None
 
     def _enqueue(self, message: DeliverCallback) -> None:
-        if message.task in self._busy or self._owed(message) is None:
+        delivery = self._owed(message)
+        if message.task in self._busy or delivery is None:
             return
+        if delivery.due_at > self._journal.now():
+            return  # its last try was still under way when this was sent; the timer knows the next
         subject = self._find(message.task)
         if subject is None or not subject.callback:
             return

@@ -88,7 +88,7 @@ def submitted(
     parallelism: int | None = None,
 ) -> e.TaskSubmitted:
     """Write down an admitted task."""
-    dedup = command.dedup
+    dedup, delay_ms = command.dedup, command.delay_ms
     return e.TaskSubmitted(
         task_id,
         command.agent,
@@ -111,12 +111,13 @@ def submitted(
         depends,
         command.retry,
         command.queue_timeout_ms,
-        command.not_before,
+        command.not_before if delay_ms is None else at + delay_ms * 1000,
         command.preempt or None,
         command.idempotency,
         command.digest if command.idempotency is not None else None,
         dedup.key if dedup is not None else None,
         at + dedup.ttl_us if dedup is not None and dedup.ttl_us else None,
+        delay_ms,
     )
 
 
@@ -128,6 +129,7 @@ def decide_batch(
     waiting: int,
     find: Find,
     graph: Graph,
+    at: int = 0,
 ) -> tuple[list[e.TaskSubmitted], list[Prospects]]:
     """Write down the tasks of a batch for which there is room. Raises InvalidRequest."""
     items = Items(ids, [command.ref for command in batch.tasks])
@@ -135,22 +137,23 @@ def decide_batch(
     find = cache(find)
     known = frozenset(ids)
     labels = {
-        task_id: items.label(task_id, at, is_own=command.wanted_id is not None)
-        for at, (task_id, command) in enumerate(zip(ids, batch.tasks, strict=True))
+        task_id: items.label(task_id, n, is_own=command.wanted_id is not None)
+        for n, (task_id, command) in enumerate(zip(ids, batch.tasks, strict=True))
     }
     parents = {each for names in depends for each in names.values()} - known
     edges = {i: names.values() for i, names in zip(ids, depends, strict=True)}
     check_cycles(edges, graph.waits_for(ids, parents), lambda each: labels.get(each, each))
     events, prospects = [], []
-    for at, command in enumerate(batch.tasks):
-        found = decide_dependencies(depends[at], command.on_missing, find, known)
+    for n, command in enumerate(batch.tasks):
+        found = decide_dependencies(depends[n], command.on_missing, find, known)
         prospects.append(found)
         events.append(
             submitted(
                 command,
-                ids[at],
-                waiting + at + 1,
-                depends=depends[at] or None,
+                ids[n],
+                waiting + n + 1,
+                at=at,
+                depends=depends[n] or None,
                 prospects=found,
                 batch=batch_id,
                 parallelism=batch.parallelism,

@@ -147,13 +147,16 @@ def decide_revival(task: Task, now: int) -> e.TaskRevived:
     """Give a failed task a new life, unless its deadline has passed. Raises Conflict.
 
     Whoever failed before its dependencies were met or its moment had come did so by its deadline:
-    all others have nothing more to wait for.
+    all others have nothing more to wait for. (A deadline that has passed once may lie ahead again,
+    when the clock was set back; what it has ended stays ended.)
     """
     details = {"taskId": task.id, "state": task.state.value}
     if task.state is not FAILED:
         msg = f"only a failed task can be retried; this one is {task.state.value}"
         raise Conflict(msg, details=details)
-    if task.deadline is not None and task.deadline <= now:
+    deadline = task.deadline
+    has_met_it = task.error_code == "deadline_exceeded"
+    if deadline is not None and (deadline <= now or has_met_it):
         msg = "the task's deadline has passed"
         raise Conflict(msg, code="deadline_passed", details=details, hint="submit it again")
     return e.TaskRevived(task.id, task.agent)

@@ -23,7 +23,8 @@ class SubmitTask(NamedTuple):
 
     `depends` are ids, and in a batch also `ref:name` or the index of another item. `wanted_id` is
     the id that the client chose. `digest` is of the body, to tell a repeat under the same
-    idempotency key from another request.
+    idempotency key from another request. A `delay_ms` counts from the admission, in place of a
+    `not_before`.
     """
 
     agent: str
@@ -50,6 +51,7 @@ class SubmitTask(NamedTuple):
     idempotency: str | None = None
     digest: str | None = None
     dedup: Dedup | None = None
+    delay_ms: int | None = None
 
 
 class Dedup(NamedTuple):

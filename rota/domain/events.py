@@ -45,6 +45,16 @@ class ActorFailed(NamedTuple):
     error: str
 
 
+class ClockStepped(NamedTuple):
+    """The server's clock was set: it `was` at one moment and is at another, `now`.
+
+    Records are dated by the new time from this one on, which may be before those ahead of it.
+    """
+
+    was: int
+    now: int
+
+
 class AgentPaused(NamedTuple):
     """No task of this agent is dispatched until it is resumed."""
 
@@ -116,7 +126,8 @@ class TaskSubmitted(NamedTuple):
 
     The fields from `key` on are its `Plan` (rota.domain.task). `waits` are the dependencies that
     had not succeeded yet: with any the task is blocked, with a `not_before` ahead it is scheduled,
-    else it is ready.
+    else it is ready. With a `delay_ms`, `not_before` is so long after the submission; without, it
+    is a moment that the client named.
     """
 
     task: str
@@ -146,6 +157,7 @@ class TaskSubmitted(NamedTuple):
     digest: str | None = None
     dedup: str | None = None
     dedup_until: int | None = None
+    delay_ms: int | None = None
 
 
 class TaskRejected(NamedTuple):
@@ -334,6 +346,7 @@ Event = (
     | ServerStopped
     | ConfigChanged
     | ActorFailed
+    | ClockStepped
     | AgentPaused
     | AgentResumed
     | TypePaused

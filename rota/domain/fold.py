@@ -214,6 +214,32 @@ TASK_EVENTS: tuple[type[Any], ...] = (
 """The events that make a task or move it from one state to another."""
 
 
+def carry_over(task: Task, by_us: int) -> None:
+    """Tell a task's moments by a clock that was set by so much.
+
+    What is counted from something that happened moves with it; a moment that the client named (a
+    deadline, a `not_before`) stays where it is.
+    """
+    task.created_at += by_us
+    task.ready_at += by_us
+    if task.assigned_at:
+        task.assigned_at += by_us
+    if task.started_at:
+        task.started_at += by_us
+    if task.finished_at:
+        task.finished_at += by_us
+    plan = task.plan
+    is_delay = plan is not None and plan.delay_ms is not None
+    if task.next_at and (is_delay or task.attempt > task.spent_before):
+        task.next_at += by_us
+    if plan is not None:
+        if is_delay and plan.not_before is not None:
+            plan = plan._replace(not_before=plan.not_before + by_us)
+        if plan.dedup_until is not None:
+            plan = plan._replace(dedup_until=plan.dedup_until + by_us)
+        task.plan = plan
+
+
 def evolve(task: Task, record: e.Record) -> None:
     """Fold one event into the task; events that say nothing of its state leave it as it is."""
     fold = FOLDS.get(type(record.event))

@@ -109,6 +109,7 @@ class Plan(NamedTuple):
     digest: str | None = None
     dedup: str | None = None
     dedup_until: int | None = None
+    delay_ms: int | None = None
 
 
 NO_PLAN = Plan()

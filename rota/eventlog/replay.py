@@ -1,7 +1,7 @@
 """Reading a log from one place to another, verified and decoded.
 
 `replay` pages through the log in short reads, so that no long transaction pins old pages, and
-yields records of today's classes. `stop` may be a seq or a moment. Progress is reported by a
+yields records of today's classes. It may end at a seq or at a moment. Progress is reported by a
 callback; who draws the bar is the caller's business.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rota.domain.events import ClockStepped
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:
@@ -50,6 +51,24 @@ def replay_task(log: EventLog, task_id: str, after: int = 0) -> Iterator[Record]
         yield decode(item.body)
 
 
+def seq_at(log: EventLog, at: int) -> int:
+    """Give the last seq up to a moment, by the clock that the log ends with.
+
+    Where the clock was set, the records before are taken as it would have dated them.
+    """
+    end, carried = log.head().seq, 0
+    while end > 0:
+        page = log.read(max(0, end - PAGE_RECORDS), min(end, PAGE_RECORDS))
+        for item in reversed(page):
+            record = decode(item.body)
+            if record.at + carried <= at:
+                return item.seq
+            if type(record.event) is ClockStepped:
+                carried += record.event.now - record.event.was
+        end -= len(page)
+    return 0
+
+
 def replay(
     log: EventLog,
     after: int = 0,
@@ -59,11 +78,11 @@ def replay(
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record]:
     """Give the decoded records after `after`, up to a seq or a moment."""
+    if until_at is not None:
+        last = seq_at(log, until_at)
+        until_seq = last if until_seq is None else min(last, until_seq)
     for page in pages(log, after, until_seq):
         for item in page:
-            record = decode(item.body)
-            if until_at is not None and record.at > until_at:
-                return
-            yield record
+            yield decode(item.body)
         if progress is not None:
             progress(page[-1].seq)

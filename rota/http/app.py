@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from rota import ids
+from rota.clock import monotonic_s
 from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
@@ -60,7 +61,7 @@ class App:
         self.presets = settings.presets
         self.read = settings if config_path is None else load_settings(config_path, self.presets)
         self.config_path = config_path
-        self.started_at = bridge.shard.journal.now()
+        self.started_s = monotonic_s()
         self.registry = registry_for(bridge.shard)
         self.streams: set[asyncio.Event] = set()
         self.watches = Watches(bridge.shard)

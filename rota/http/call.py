@@ -64,8 +64,10 @@ class Call:
         self.dialect = dialect
 
     def now(self) -> int:
-        """Give the present moment."""
-        return self.app.bridge.shard.journal.now()
+        """Give the present moment, by the clock as it is set now."""
+        shard = self.app.bridge.shard
+        shard.timekeeper.look()
+        return shard.journal.now()
 
     # -- in
 

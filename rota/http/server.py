@@ -22,6 +22,7 @@ from watchfiles import awatch
 
 from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.system import Shard
+from rota.actors.timekeeper import LOOK_S
 from rota.clock import SystemClock
 from rota.errors import ConfigError, RotaError
 from rota.eventlog.lmdb_store import LmdbLog
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
+    from rota.clock import Clock
     from rota.config import Settings
     from rota.domain.task import Task
     from rota.errors import LogError
@@ -71,12 +73,15 @@ def check_exposed(settings: Settings) -> None:
 class Server:
     """One process: a shard and its HTTP surface."""
 
-    def __init__(self, settings: Settings, config_path: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, config_path: Path | None = None, clock: Clock | None = None
+    ) -> None:
         """Take the settings; nothing is opened yet. Raises ConfigError."""
         check_exposed(settings)
         self.settings = settings
         self.config_path = config_path
         self.port = settings.server.port
+        self._clock = clock
         self.failure: LogError | None = None
         self._handlers = [load_handler(path) for path in settings.server.on_event]
         self._stop = asyncio.Event()
@@ -100,6 +105,7 @@ class Server:
         self._site = web.SockSite(self._http, listener, backlog=1024)
         await self._site.start()
         self.port = listener.getsockname()[1]
+        self._run_beside(self._look_at_clock())
         if self._handlers:
             self._run_beside(EventHandlers(self.shard, self._handlers).run())
         if self.config_path is not None:
@@ -126,7 +132,7 @@ class Server:
         """Open the log, fold it and start the actors."""
         s = self.settings
         guard = CallbackGuard(s.webhooks.allow_hosts)
-        clock = SystemClock()
+        clock = self._clock or SystemClock()
         sender = CallbackSender(
             guard,
             secrets=s.webhooks.secrets,
@@ -200,6 +206,14 @@ class Server:
         await self._courier.close()
         self.shard.close()
         self._guard.close()
+
+    async def _look_at_clock(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                self.shard.timekeeper.look()
+            except Exception:
+                logger.exception("a step of the clock was not taken over; it is tried again")
 
     def _find_task(self, task_id: str) -> Task | None:
         return self.shard.archive.task(task_id)

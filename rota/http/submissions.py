@@ -67,6 +67,7 @@ def command_from(
         retry=written(retry),
         queue_timeout_ms=queue_timeout_ms,
         not_before=_not_before(body, now),
+        delay_ms=getattr(body, "delayMs", None) or None,
         preempt=getattr(body, "preempt", False),
         dedup=Dedup(dedup.key, dedup.ttlMs * 1000, dedup.mode) if dedup is not None else None,
     )
@@ -136,8 +137,6 @@ def _not_before(body: Any, now: int) -> int | None:
     moment, delay_ms = getattr(body, "notBefore", None), getattr(body, "delayMs", None)
     if moment is not None and delay_ms is not None:
         raise _bad("delayMs", "give either notBefore or delayMs, not both")
-    if delay_ms:
-        return now + int(delay_ms) * 1000
     at = moment_us(moment) if moment is not None else 0
     return _within_reason("notBefore", at, now) if at > now else None
 

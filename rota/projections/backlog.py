@@ -31,6 +31,7 @@ class Backlog:
         self.aside: dict[str, int] = {}
         self.total = 0
         self._aging_us = 0
+        self.shift = 0
 
     def of_agent(self, agent: str) -> int:
         """Count the agent's waiting tasks."""
@@ -106,7 +107,8 @@ class Backlog:
 
     def _rank(self, task: Task) -> None:
         aging = self._aging_us
-        task.rank = task.priority * aging + task.created_at if aging else task.priority
+        created = task.created_at - self.shift  # a step of the clock changes nobody's rank
+        task.rank = task.priority * aging + created if aging else task.priority
 
     def _enter(self, task: Task, seq: int) -> None:
         task.entry = seq

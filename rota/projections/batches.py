@@ -76,6 +76,13 @@ class Batches:
                 if self.on_forgotten is not None:
                     self.on_forgotten(batch)
 
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell all moments by a clock that was set by so much; nothing has ended later than now."""
+        for batch in self.by_id.values():
+            batch.carry_over(by_us)
+            batch.finished_at = min(batch.finished_at, now)
+        self.ended = deque((min(at + by_us, now), batch_id) for at, batch_id in self.ended)
+
     def _of(self, task: Task) -> Batch | None:
         plan = task.plan
         return self.by_id.get(plan.batch) if plan is not None and plan.batch is not None else None

@@ -69,6 +69,11 @@ class Deliveries:
             delivery.tries = event.number
             delivery.due_at = event.next_at
 
+    def carry_over(self, by_us: int) -> None:
+        """Tell when what is owed is due by a clock that was set by so much."""
+        for delivery in self.pending.values():
+            delivery.due_at += by_us
+
     def dump(self) -> dict[str, Any]:
         """Give everything for a snapshot."""
         rows = [[d.id, d.task, d.agent, d.due_at, d.tries] for d in self.pending.values()]

@@ -2,7 +2,8 @@
 
 A key belongs to the principal who used it. An idempotency key is held until `IDEMPOTENCY_US` after
 its task or batch has ended, a dedup key while its task is active and until its own `until`. Both
-are forgotten by the time of the records, so a replay holds what the live server held.
+are forgotten by the time of the records, so a replay holds what the live server held. Moments are
+kept less the `shift` of the clock: a step of it changes none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.batch import Batch
     from rota.domain.events import Record
-    from rota.domain.task import Task
+    from rota.domain.task import Plan, Task
 
 IDEMPOTENCY_US = 24 * 3600 * 1_000_000
 
@@ -38,11 +39,13 @@ class Keys:
         """Start with none."""
         self.held: dict[Name, Held] = {}
         self.ending: list[tuple[int, Name]] = []
+        self.shift = 0
 
     def find(self, name: Name, now: int) -> Held | None:
         """Give what holds a key at this moment."""
         held = self.held.get(name)
-        return held if held is not None and (not held.ends or now < held.ends) else None
+        is_held = held is not None and (not held.ends or now - self.shift < held.ends)
+        return held if is_held else None
 
     def rival(self, task: Task, now: int) -> tuple[str, str] | None:
         """Give the dedup key of a task and who else holds it, if anybody does."""
@@ -58,8 +61,11 @@ class Keys:
         if plan.idempotency is not None:
             self.held[idempotency(record.by, plan.idempotency)] = Held(task.id, plan.digest)
         if plan.dedup is not None:
-            held = Held(task.id, None, plan.dedup_until or 0)
+            held = Held(task.id, None, self._until(plan))
             self.held[dedup(record.by, plan.dedup)] = held
+
+    def _until(self, plan: Plan) -> int:
+        return plan.dedup_until - self.shift if plan.dedup_until else 0
 
     def on_ended(self, record: Record, task: Task) -> None:
         """Say when the keys of a task that ended are free again."""
@@ -80,7 +86,7 @@ class Keys:
         if plan.idempotency is not None:
             self._hold_again(idempotency(task.by, plan.idempotency), Held(task.id, plan.digest))
         if plan.dedup is not None:
-            self._hold_again(dedup(task.by, plan.dedup), Held(task.id, None, plan.dedup_until or 0))
+            self._hold_again(dedup(task.by, plan.dedup), Held(task.id, None, self._until(plan)))
 
     def _hold_again(self, name: Name, fresh: Held) -> None:
         held = self.held.get(name)
@@ -112,13 +118,13 @@ class Keys:
         held = self.held.get(name)
         if held is None or held.subject != subject:
             return
-        ends = max(ends, held.until)
+        ends = max(ends - self.shift, held.until)
         self.held[name] = held._replace(ends=ends)
         heappush(self.ending, (ends, name))
 
     def forget(self, now: int) -> None:
         """Drop the keys that are free again."""
-        while self.ending and self.ending[0][0] <= now:
+        while self.ending and self.ending[0][0] <= now - self.shift:
             ends, name = heappop(self.ending)
             held = self.held.get(name)
             if held is not None and held.ends == ends:

@@ -22,6 +22,7 @@ from rota.projections.dependencies import Dependencies
 from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
+from rota.projections.steps import Steps
 from rota.projections.tasks import US_PER_S, Tasks
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Handler = Callable[[e.Record], None]
     TaskHandler = Callable[[e.Record, Task], None]
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -51,6 +52,7 @@ class State:
         self.deliveries = Deliveries()
         self.stats = Stats()
         self.control = Control()
+        self.steps = Steps()
         self._about_tasks = self._task_table()
         self._others = self._other_table()
 
@@ -114,6 +116,7 @@ class State:
             e.ServerStopped: (),
             e.ConfigChanged: (control.on_settings, self._on_settings),
             e.ActorFailed: (),
+            e.ClockStepped: (self._on_clock_stepped,),
             e.AgentPaused: (control.on_paused,),
             e.AgentResumed: (control.on_resumed,),
             e.TypePaused: (control.on_type_paused,),
@@ -152,7 +155,7 @@ class State:
             tasks.forget(at)
         if self.batches.ended and self.batches.ended[0][0] <= at - tasks.ttl_us:
             self.batches.forget(at - tasks.ttl_us)
-        if self.keys.ending and self.keys.ending[0][0] <= at:
+        if self.keys.ending and self.keys.ending[0][0] <= at - self.steps.shift:
             self.keys.forget(at)
 
     def _add(self, record: e.Record) -> Task:
@@ -188,6 +191,16 @@ class State:
             self.keys.on_batch_finished(record, batch)
             self.deliveries.on_batch_finished(record, batch)
 
+    def _on_clock_stepped(self, record: e.Record) -> None:
+        """Go on by another clock: what is counted from something that happened moves with it."""
+        event: e.ClockStepped = record.event  # type: ignore[assignment]
+        by_us = event.now - event.was
+        self.tasks.carry_over(by_us, record.at)
+        self.batches.carry_over(by_us, record.at)
+        self.deliveries.carry_over(by_us)
+        self.steps.on_stepped(record)
+        self.keys.shift = self.backlog.shift = self.steps.shift
+
     def _on_settings(self, record: e.Record) -> None:
         del record
         self.tasks.ttl_us = self.control.limits.result_ttl_s * US_PER_S
@@ -205,6 +218,7 @@ class State:
             "deliveries": self.deliveries.dump(),
             "stats": self.stats.dump(),
             "control": self.control.dump(),
+            "steps": self.steps.dump(),
         }
 
     def dump(self) -> bytes:
@@ -224,6 +238,8 @@ class State:
         state.snapshot_seq = state.seq
         state.tasks.load([Task.from_row(row) for row in data["tasks"]])
         state.control.load(data["control"])
+        state.steps.load(data["steps"])
+        state.keys.shift = state.backlog.shift = state.steps.shift
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()
         state.dependencies.load(data["due"])

@@ -67,7 +67,7 @@ class Stats:
         """Count a dispatch and what it waited."""
         totals = self.totals
         totals["dispatched"] += 1
-        totals["dispatch_wait_us"] += record.at - task.ready_at
+        totals["dispatch_wait_us"] += max(0, record.at - task.ready_at)
 
     def on_succeeded(self, record: Record, task: Task) -> None:
         """Count a success."""
@@ -110,7 +110,7 @@ class Stats:
     def _executed(self, record: Record, task: Task) -> None:
         if task.started_at:
             self.totals["executed"] += 1
-            self.totals["execution_us"] += record.at - task.started_at
+            self.totals["execution_us"] += max(0, record.at - task.started_at)
 
     def _count(self, name: str, agent: str) -> None:
         self.totals[name] += 1

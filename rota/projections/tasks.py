@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from rota.domain.fold import born
+from rota.domain.fold import born, carry_over
 from rota.domain.task import TERMINAL, Task
 
 if TYPE_CHECKING:
@@ -69,6 +69,18 @@ class Tasks:
                 del self.by_id[task.id]
                 if self.on_forgotten is not None:
                     self.on_forgotten(task)
+
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell all moments by a clock that was set by so much; nothing has ended later than now.
+
+        (A clock that was a little ahead before the step may have said so.)
+        """
+        for task in self.by_id.values():
+            if self.before_change is not None:
+                self.before_change(task)
+            carry_over(task, by_us)
+            task.finished_at = min(task.finished_at, now)
+        self.ended = deque((min(at + by_us, now), task) for at, task in self.ended)
 
     def load(self, tasks: list[Task]) -> None:
         """Take over the tasks of a snapshot, in their order."""

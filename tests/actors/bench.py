@@ -55,7 +55,8 @@ class Host:
 
     def call_at(self, at_us: int, what: Callable[[], None]) -> Handle:
         handle = Handle(what)
-        heappush(self.later, (at_us, next(self._count), handle))
+        due = self._clock.steady_us() + at_us - self._clock.now_us()
+        heappush(self.later, (due, next(self._count), handle))
         return handle
 
     def call_threadsafe(self, what: Callable[..., None], *args: Any) -> None:
@@ -75,7 +76,8 @@ class Host:
         """Give the next moment that somebody waits for."""
         while self.later and not self.later[0][2].live:
             heappop(self.later)
-        return self.later[0][0] if self.later else None
+        ahead = self._clock.now_us() - self._clock.steady_us()
+        return self.later[0][0] + ahead if self.later else None
 
     def run_until(self, at_us: int) -> None:
         """Let time pass, moment by moment."""

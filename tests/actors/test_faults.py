@@ -213,6 +213,7 @@ def test_a_timer_waits_for_one_moment_at_a_time() -> None:
     assert sum(handle.live for handle in host.handles) == 1
     host.clock.advance_us(10_000_000)
     host.handles[-1].what()
+    host.run()
     assert [message.task for message in due[:2]] == ["tsk_1999", "tsk_1998"]
     assert len(due) == 2000
     retire([timer])

@@ -282,6 +282,7 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         digest="d",
         dedup="x",
         dedup_until=START_US + 8,
+        delay_ms=1,
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))

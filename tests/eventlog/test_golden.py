@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from eventlog.golden.make_format_1_clock import records as clock
 from eventlog.golden.make_format_1_task_model import records as task_model
 from support.builders import fold
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.jsonl"))
 TASK_MODEL = GOLDEN / "format_1_task_model.jsonl"
+CLOCK = GOLDEN / "format_1_clock.jsonl"
 
 
 def read_golden(path: Path) -> list[dict[str, Any]]:
@@ -148,6 +150,11 @@ def test_the_bodies_of_a_golden_log_are_written_the_same_today(path: Path) -> No
 def test_the_task_model_reads_as_it_was_told() -> None:
     assert [decode(body) for body in bodies_of(TASK_MODEL)] == task_model()
     assert [encode(record) for record in task_model()] == bodies_of(TASK_MODEL)
+
+
+def test_the_steps_of_the_clock_read_as_they_were_told() -> None:
+    assert [decode(body) for body in bodies_of(CLOCK)] == clock()
+    assert [encode(record) for record in clock()] == bodies_of(CLOCK)
 
 
 def test_a_task_of_the_first_format_has_no_plan() -> None:

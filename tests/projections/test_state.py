@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 import pytest
@@ -111,9 +111,24 @@ def test_the_past_is_rebuilt_from_older_snapshots_only() -> None:
         state = rebuild(log, until_seq=seq)
         assert (state.seq, state.snapshot_seq) == (seq, snapshot_seq)
         assert state.digest() == fold(records[:seq]).digest()
-    at = records[200].at
-    state = rebuild(log, until_at=at)
-    assert state.digest() == fold([r for r in records if r.at <= at]).digest()
+
+
+def test_the_past_is_told_by_the_clock_that_the_log_ends_with() -> None:
+    records = history(seed=98, length=400)
+    log = MemoryLog()
+    log.append(chained(records), 0, 0)
+    steps = [r for r in records if isinstance(r.event, e.ClockStepped)]
+    assert steps
+
+    def told(record: e.Record) -> int:
+        later = (s.event.now - s.event.was for s in steps if s.seq > record.seq)
+        return record.at + sum(later)
+
+    for record in (records[0], records[200], steps[-1], records[-1]):
+        at = told(record)
+        state = rebuild(log, until_at=at)
+        assert state.digest() == fold([r for r in records if told(r) <= at]).digest()
+    assert rebuild(log, until_at=told(records[0]) - 1).seq == 0
 
 
 @pytest.mark.parametrize(
@@ -318,23 +333,25 @@ def test_a_forgotten_task_is_rebuilt_from_its_own_records() -> None:
     log = MemoryLog()
     log.append(chained(records), 0, 0)
     state = State()
-    last: dict[str, list[object]] = {}
+    last: dict[str, tuple[int, list[Any]]] = {}
     for record in records:
         state.apply(record)
         task = state.tasks.get(getattr(record.event, "task", ""))
         if task is not None:
-            last[task.id] = [task.state, task.result, task.error, task.attempt, task.finished_at]
+            shown = [task.state, task.result, task.error, task.attempt, task.finished_at]
+            last[task.id] = (record.seq, shown)
     gone = set(last) - set(state.tasks.by_id)
     assert gone
     for task_id in gone:
-        task = task_from_log(log, task_id)
+        task = task_from_log(log, task_id, state.steps)
         assert task is not None
-        assert last[task_id] == [
+        seq, shown = last[task_id]
+        assert shown == [
             task.state,
             task.result,
             task.error,
             task.attempt,
-            task.finished_at,
+            task.finished_at - state.steps.since(seq),
         ]
     assert task_from_log(log, "nobody") is None
 

@@ -307,10 +307,16 @@ class _Play:
         moves += [self.revive, self.note, self.end_wait, self.preempt, self.pause]
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
         moves += [self.sleep] * (self._dice.random() < 0.05)
+        moves += [self.step_clock] * (self._dice.random() < 0.3)
         self._dice.choice(moves)()
 
     def sleep(self) -> None:
         self._at += DAY_US
+
+    def step_clock(self) -> None:
+        was = self._at
+        self._at += self._dice.choice([-1, 1]) * self._dice.choice([SECOND_US, 3600 * SECOND_US])
+        self.record(e.ClockStepped(was, self._at))
 
     def pick(self, *states: Any) -> Task | None:
         found = [task for task in self.state.tasks if task.state in states]
@@ -349,6 +355,7 @@ class _Play:
             retry=dice.choice([None, policy.to_dict(), policy.to_dict()]),
             queue_timeout_ms=dice.choice([None, None, dice.randrange(1, 5000)]),
             not_before=dice.choice([None, None, self._at + dice.randrange(6_000_000)]),
+            delay_ms=dice.choice([None, None, dice.randrange(6000)]),
             preempt=dice.random() < 0.3,
             depends=self._parents(),
             on_missing=dice.choice(["wait", "wait", "fail"]),

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.registry import Collector
 
 from rota import __version__
-from rota.clock import rfc3339
+from rota.clock import US_PER_S, monotonic_s, rfc3339
 from rota.domain.commands import BROWSERS_LIMIT
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from rota.actors.system import Shard
     from rota.http.call import Call
+
+STEPS_SHOWN_S = 600
+"""So long after the clock was set, it is told."""
+STEPS_SHOWN_MAX = 10
 
 
 async def health(call: Call) -> Any:
@@ -31,7 +35,7 @@ async def health(call: Call) -> Any:
         body["reason"] = shard.degraded
     body |= {
         "agent_version": __version__,
-        "uptime_seconds": (now - call.app.started_at) // 1_000_000,
+        "uptime_seconds": int(monotonic_s() - call.app.started_s),
         "queue": {
             "queued": shard.state.backlog.total,
             "running": shard.state.slots.total,
@@ -44,6 +48,17 @@ async def health(call: Call) -> Any:
         "db": "unavailable" if shard.degraded else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
     }
+    stepped = shard.state.steps.recent(now, STEPS_SHOWN_S * US_PER_S)
+    if stepped:
+        body["clock_steps"] = [
+            {
+                "was": rfc3339(step.was),
+                "now": rfc3339(step.now),
+                "seconds": (step.now - step.was) / US_PER_S,
+                "seq": step.seq,
+            }
+            for step in stepped[-STEPS_SHOWN_MAX:]
+        ]
     return call.json(body)
 
 

@@ -1,0 +1,66 @@
+"""Notices that the clock was set, and makes it a fact.
+
+The line of time (rota.clock) goes on steadily while the wall clock is set forward or back; `look`
+takes such a step over and records `clock_stepped`, whose fold carries everything over that is
+counted from something that happened. `begin` does the same for what the log has not heard of: that
+the clock is behind the last record after a restart, or a step whose record was lost with the disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from rota.clock import STEP_US, US_PER_S, rfc3339
+from rota.domain.events import ClockStepped
+
+if TYPE_CHECKING:
+    from rota.actors.journal import Journal
+    from rota.clock import Clock
+
+logger = logging.getLogger("rota.clock")
+
+LOOK_S = 0.9
+"""How often a server looks at its clock when nothing else makes it: within a second."""
+
+
+class Timekeeper:
+    """Keeps the log's time in step with the clock's."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Watch `clock`."""
+        self._clock = clock
+        self._journal: Journal | None = None
+        self._base: int | None = None  # how far the log's clock had been set when this one began
+
+    def begin(self, journal: Journal) -> None:
+        """Go on with a journal at which nothing has been recorded yet."""
+        state, clock = journal.state, self._clock
+        self._journal = journal
+        if self._base is None:
+            clock.take_over()  # nothing was recorded before it
+            self._base = state.steps.shift - clock.shift_us
+            behind = state.at - clock.now_us()
+            if behind > STEP_US:
+                self._base -= behind
+        self.look()
+
+    def look(self) -> None:
+        """Take over a step of the clock, if there was one and it can be recorded."""
+        journal = self._journal
+        if journal is None or self._base is None or journal.failure is not None:
+            return
+        self._clock.take_over()
+        by_us = self._base + self._clock.shift_us - journal.state.steps.shift
+        if not by_us:
+            return
+        now = self._clock.now_us()
+        was = now - by_us
+        journal.record(ClockStepped(was, now), at=now)
+        logger.warning(
+            "the clock was set %s by %.1f s: it was %s and is %s",
+            "forward" if now > was else "back",
+            abs(now - was) / US_PER_S,
+            rfc3339(was),
+            rfc3339(now),
+        )

@@ -1,0 +1,138 @@
+"""The timer: a clock that is set, and a fault in the middle of a tick, lose nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from actors.bench import BAD, Bench
+
+from rota.actors import messages as m
+from rota.actors.routes import Routes
+from rota.clock import ManualClock
+from rota.domain import events as e
+from rota.domain.commands import SubmitTask
+from rota.domain.delivery import DeliveryReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ECHO = SubmitTask("ann", "echo", "builtin")
+RETRY = {"kind": "fixed", "base_ms": 10_000, "max_attempts": 2}
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.close()
+
+
+def set_clock(bench: Bench, by_us: int) -> None:
+    """Set the clock, and have the server look at it."""
+    assert isinstance(bench.host.clock, ManualClock)
+    bench.host.clock.step_us(by_us)
+    bench.shard.timekeeper.look()
+    bench.host.run()
+
+
+@pytest.mark.parametrize("by_us", [HOUR_US, -HOUR_US])
+def test_everything_that_waits_for_a_moment_is_armed_anew(bench: Bench, by_us: int) -> None:
+    wall = bench.host.clock.now_us()
+    delayed = bench.submit(ECHO._replace(delay_ms=10_000))
+    slow = bench.submit(ECHO._replace(timeout_ms=10_000))
+    failed = bench.submit(ECHO._replace(retry=RETRY))
+    bench.end(failed, BAD)
+    told = bench.submit(ECHO._replace(callback="http://one.test/"))
+    bench.end(told)
+    bench.courier.sent.pop()[2](DeliveryReport(ok=False, error="later", retry_after_s=10.0))
+    bench.host.run()
+    waits = bench.submit(ECHO._replace(executor="pull", queue_timeout_ms=10_000))
+    dated = bench.submit(ECHO._replace(executor="pull", deadline=wall + 2 * HOUR_US))
+    set_clock(bench, by_us)
+    bench.wait(9.9)
+    assert [bench.state(each) for each in (delayed, failed, slow, waits, dated)] == [
+        "scheduled",
+        "scheduled",
+        "running",
+        "ready",
+        "ready",
+    ]
+    assert bench.courier.sent == []
+    bench.wait(0.1)
+    assert bench.state(delayed) == bench.state(failed) == "running"
+    assert bench.state(slow) == bench.state(waits) == "failed"
+    assert [sent[0] for sent in bench.courier.sent] == [told]
+    left_s = (2 * HOUR_US - by_us) / 1e6 - 10
+    bench.wait(left_s - 1)
+    assert bench.state(dated) == "ready"
+    bench.wait(1)
+    assert bench.task(dated).error_code == "deadline_exceeded"
+    bench.check_replay()
+
+
+def test_a_clock_that_is_set_while_the_server_is_down_is_told_at_its_start(bench: Bench) -> None:
+    set_clock(bench, HOUR_US)
+    delayed = bench.submit(ECHO._replace(delay_ms=10_000))
+    assert isinstance(bench.host.clock, ManualClock)
+    bench.host.clock.step_us(-HOUR_US)
+    bench.close()
+    bench.host.clock.begin_anew()
+    bench.start()
+    kinds = [type(record.event) for record in bench.records()[-2:]]
+    assert kinds == [e.ClockStepped, e.ServerStarted]
+    bench.wait(10)
+    assert bench.state(delayed) == "running"
+    bench.check_replay()
+
+
+def test_ids_of_a_time_that_comes_again_are_not_given_twice(bench: Bench) -> None:
+    shard = bench.shard
+    set_clock(bench, HOUR_US)
+    task = bench.submit(ECHO)
+    bench.end(task)
+    bench.wait(3600)
+    bench.submit(ECHO)
+    assert shard.state.tasks.get(task) is None
+    assert not shard._is_taken(task), "nobody draws ids of that time any more"
+    set_clock(bench, -2 * HOUR_US)
+    assert shard._is_taken(task)
+
+
+def test_a_fault_in_the_middle_of_a_tick_loses_no_moment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due, faults = Routes.due, [RuntimeError("once")]
+
+    def faulty(self: Routes, message: Any) -> None:
+        if faults:
+            raise faults.pop()
+        due(self, message)
+
+    tasks = [bench.submit(ECHO._replace(delay_ms=1000)) for _ in range(3)]
+    monkeypatch.setattr(Routes, "due", faulty)
+    body = bench.shard.timer.actor_inbox.actor  # type: ignore[attr-defined]
+    body._send = lambda message: faulty(body._moments.__self__, message)
+    bench.wait(1)
+    assert [bench.state(each) for each in tasks] == ["scheduled", "running", "running"]
+    bench.wait(1)
+    assert bench.state(tasks[0]) == "running"
+    failed = [r.event for r in bench.records() if type(r.event) is e.ActorFailed]
+    assert [(event.actor, event.message) for event in failed] == [("TimerActor", "Tick")]
+
+
+def test_moments_that_cannot_be_derived_are_derived_later(bench: Bench) -> None:
+    task = bench.submit(ECHO._replace(delay_ms=5000))
+    body = bench.shard.timer.actor_inbox.actor  # type: ignore[attr-defined]
+    moments, faults = body._moments, [RuntimeError("once")]
+
+    def faulty() -> Any:
+        if faults:
+            raise faults.pop()
+        return moments()
+
+    body._moments = faulty
+    body.actor_ref.tell(m.DeriveMoments())
+    bench.wait(5)
+    assert bench.state(task) == "running"
