@@ -209,24 +209,28 @@ def a_timeout_hits_the_next_attempt(patch: pytest.MonkeyPatch) -> None:
 def the_timer_is_early(patch: pytest.MonkeyPatch) -> None:
     tick = TimerActor.tick
 
-    def hasty(self: TimerActor) -> int | None:
+    def hasty(self: TimerActor) -> None:
         self._heap = [(at - 10_000, count, message) for at, count, message in self._heap]
-        return tick(self)
+        tick(self)
 
     patch.setattr(TimerActor, "tick", hasty)
 
 
 def a_start_does_not_arm_what_is_scheduled(patch: pytest.MonkeyPatch) -> None:
-    rearm = Routes.rearm
+    moments = Routes._moments_of
     patch.setattr(
-        Routes, "rearm", lambda self, task: rearm(self, task) if task.state is not SCHEDULED else 0
+        Routes,
+        "_moments_of",
+        lambda self, task: moments(self, task) if task.state is not SCHEDULED else iter(()),
     )
 
 
 def a_start_does_not_arm_queue_timeouts(patch: pytest.MonkeyPatch) -> None:
-    rearm = Routes.rearm
+    moments = Routes._moments_of
     patch.setattr(
-        Routes, "rearm", lambda self, task: rearm(self, task) if task.state is not READY else 0
+        Routes,
+        "_moments_of",
+        lambda self, task: moments(self, task) if task.state is not READY else iter(()),
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rota.domain.commands import SubmitBatch, SubmitTask
 
 RECENT = 20
+S = 1_000_000
 
 
 class Clients:
@@ -56,7 +57,7 @@ class Clients:
         world, rng = self._world, self._rng
         if world.draining:
             return
-        now, recent = world.clock.now_us(), self._parents()
+        now, recent = world.clock.wall_us(), self._parents()
         many = 1 if rng.random() < 0.8 else rng.randint(2, 5)
         commands = tuple(world.work.task(now, recent) for _ in range(many))
         world.trace("submit %s", commands)
@@ -91,11 +92,11 @@ class Clients:
 
     def batch(self) -> None:
         """Submit a batch."""
-        self._submit_batch(*self._world.work.batch(self._world.clock.now_us(), self._parents()))
+        self._submit_batch(*self._world.work.batch(self._world.clock.wall_us(), self._parents()))
 
     def wide_batch(self) -> None:
         """Submit a batch of some hundred."""
-        self._submit_batch(*self._world.work.wide_batch(self._world.clock.now_us(), []))
+        self._submit_batch(*self._world.work.wide_batch(self._world.clock.wall_us(), []))
 
     def _submit_batch(self, batch: SubmitBatch, shape: str) -> None:
         world = self._world
@@ -155,11 +156,16 @@ class Clients:
             true = self._is_cycle(error.details["path"], tasks)
         elif code == "bad_request":  # the clock went on while the request was under way
             late = [task.deadline for task in tasks if task.deadline is not None]
-            true = "in the past" in str(error) and min(late) <= world.clock.now_us()
+            true = "in the past" in str(error) and min(late) <= self._latest() + S
         else:
             true = False
         if not true:
             world.violated(f"there was no reason for {code}: {error} of {request}")
+
+    def _latest(self) -> int:
+        """Give the latest time that the clock showed while whoever is answered waited."""
+        reply = self._world.answering
+        return reply.latest if reply is not None else 0
 
     def _is_cycle(self, path: list[str], tasks: Sequence[SubmitTask]) -> bool:
         """Look whether each step of a path is there, as far as it is between known tasks."""

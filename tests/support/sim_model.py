@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
 INTERRUPTIONS_MAX = 5
+STEP_US = 500_000
 BLAMELESS = {"shutdown", "log failed", "preempted"}
 
 _WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
@@ -75,26 +76,35 @@ class ModelTask:
         "lane",
         "lines",
         "next_at",
+        "not_before",
         "parents",
         "priority",
         "ready_at",
         "reports",
         "result",
+        "shift",
         "state",
         "token",
     )
 
-    def __init__(self, record: Record) -> None:
-        """Be born by a submission or a rejection."""
-        event: Any = record.event
+    def __init__(self, record: Record, shift: int) -> None:
+        """Be born by a submission or a rejection, when the clock had been set by so much in all.
+
+        What it counts from is kept in a time that nobody sets; so are its `next_at` and its
+        `not_before` where they are not of the wall clock.
+        """
+        self.event = event = record.event  # type: Any
+        self.shift = shift
+        self.not_before: int | None = getattr(event, "not_before", None)
+        if self.is_delay:
+            self.not_before -= shift  # type: ignore[operator]
         self.id: str = event.task
         self.agent: str = event.agent
         self.action: str = event.action
         self.by = record.by
-        self.event = event
         self.priority: int = event.priority
         self.created_seq = record.seq
-        self.created_at = record.at
+        self.created_at = record.at - shift
         self.ready_at = self.next_at = self.token = self.assigned_at = 0
         self.attempt = self.charged = self.interruptions = 0
         self.lines = self.reports = 0
@@ -118,6 +128,11 @@ class ModelTask:
             self.state = "ready"
 
     @property
+    def is_delay(self) -> bool:
+        """Whether it asked for a delay, and not for a moment."""
+        return getattr(self.event, "delay_ms", None) is not None
+
+    @property
     def is_pull(self) -> bool:
         """Whether it waits for a worker, of whom there are none."""
         return self.lane[:1] == ("pull",)
@@ -131,6 +146,11 @@ class Model:
         self.violated = violated
         self.seq = 0
         self.at = 0
+        self.shift = 0
+        self.steady = 0
+        self.stepped_back = False
+        self.late_from: int | None = None
+        self.kept: dict[str, int] = {}
         self.limits: Limits = limits_from({})
         self.tasks: dict[str, ModelTask] = {}
         self.ready: dict[str, dict[str, ModelTask]] = {}
@@ -287,9 +307,12 @@ class Model:
         kind = KINDS[type(event)]
         if record.seq != self.seq + 1:
             self.violated(f"record {record.seq} follows record {self.seq}")
-        if record.at < self.at:
+        if kind == "clock_stepped":
+            self._stepped(record)
+        elif record.at < self.at:
             self.violated(f"record {record.seq} is dated before the one ahead of it")
         self.seq, self.at = record.seq, record.at
+        self.steady = record.at - self.shift
         if self.then:
             self._in_one_go(kind, event)
         if kind in MOVES:
@@ -304,6 +327,30 @@ class Model:
                 hook(record)
         self.seen[kind] += 1
         self.last = record
+        self._forget(event)
+
+    def _stepped(self, record: Record) -> None:
+        """Go on by another clock."""
+        event: Any = record.event
+        by_us = event.now - event.was
+        if not by_us or record.at != event.now or event.was < self.at - STEP_US:
+            self.violated(f"record {record.seq} after {self.at} tells of no step: {event}")
+        self.shift += by_us
+        steady = record.at - self.shift
+        self.kept = {name: min(ended_at, steady) for name, ended_at in self.kept.items()}
+        self.stepped_back = self.stepped_back or by_us < 0
+
+    def _forget(self, event: Any) -> None:
+        """Keep what has ended for as long as it is kept in memory."""
+        task = self.tasks.get(getattr(event, "task", ""))
+        if task is not None:
+            if task.state not in FINAL:
+                self.kept.pop(task.id, None)
+            elif task.ended_seq == self.seq:
+                self.kept[task.id] = task.ended_at
+        gone = self.steady - self.limits.result_ttl_s * 1_000_000
+        for task_id in [name for name, ended_at in self.kept.items() if ended_at <= gone]:
+            del self.kept[task_id]
 
     def _in_one_go(self, kind: str, event: Any) -> None:
         """Judge a record that must be a certain one, after what the one before it said."""
@@ -353,7 +400,7 @@ class Model:
             self.violated(f"task {event.task} was born twice")
             return
         total, full = self.waiting_total(), self._is_full(event.agent)
-        task = self.tasks[event.task] = ModelTask(record)
+        task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
             if full:
                 caps = f"{limits.queued} or {limits.queued_per_agent}"
@@ -363,7 +410,7 @@ class Model:
             task.state = self._place(task, record)
             self._enter(task, record)
         else:
-            task.ended_seq, task.ended_at = record.seq, record.at
+            task.ended_seq, task.ended_at = record.seq, self.steady
             if not full:
                 self.violated(f"{event.task} was rejected although both queues had room")
         for hook in self._hooks[kind]:
@@ -375,7 +422,7 @@ class Model:
         if any(self.state_of(parent) != "succeeded" for parent in task.parents):
             return "blocked"
         if not_before is not None and not_before > record.at:
-            task.next_at = not_before
+            task.next_at = task.not_before or 0
             return "scheduled"
         return "ready"
 
@@ -393,7 +440,7 @@ class Model:
         if not queue:
             self.since[task.agent] = record.seq
         queue[task.id] = task
-        task.ready_at = record.at
+        task.ready_at = self.steady
 
     def _leave(self, task: ModelTask) -> None:
         self.ready.get(task.agent, {}).pop(task.id, None)
@@ -424,7 +471,7 @@ class Model:
         task.state = to
         self._fold(task, record, kind)
         if to in FINAL:
-            task.ended_seq, task.ended_at = record.seq, record.at
+            task.ended_seq, task.ended_at = record.seq, self.steady
             task.fell = record.seq if to != "succeeded" else 0
             for hook in self._hooks["end"]:
                 hook(task, record)
@@ -436,7 +483,7 @@ class Model:
     def _fold(self, task: ModelTask, record: Record, kind: str) -> None:
         event: Any = record.event
         if kind == "task_assigned":
-            task.token, task.assigned_at = record.seq, record.at
+            task.token, task.assigned_at = record.seq, self.steady
             task.attempt, task.charged = event.attempt, task.charged + 1
             self.since[task.agent] = record.seq
         elif kind == "attempt_interrupted":
@@ -446,9 +493,9 @@ class Model:
         elif kind == "task_revived":
             task.charged = task.interruptions = 0
         elif kind == "attempt_failed":
-            task.next_at = event.next_at
+            task.next_at = event.next_at - self.shift
         elif kind == "task_delayed":
-            task.next_at = event.until
+            task.next_at = event.until - (self.shift if task.is_delay else 0)
         elif kind == "task_succeeded":
             task.result = event.result
 

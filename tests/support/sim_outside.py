@@ -174,6 +174,9 @@ class SimCourier:
         if seq > world.log.seq():
             world.violated(f"the callback of {subject.id} was sent before its end was durable")
             return
+        early_us = world.model.callbacks.early_us(subject.id, world.clock.now_us())
+        if early_us > S:
+            world.violated(f"the callback of {subject.id} was sent {early_us} us too early")
         found = [item for item in stored_of(world.log, subject.id) if item.seq == seq]
         if not found or not subject.finished_at:
             world.violated(f"the callback of {subject.id} tells of an end that is not in the log")
@@ -195,6 +198,7 @@ class SimReply:
         self._on_ok = on_ok
         self._on_fail = on_fail
         self.answered = ""
+        self.latest = world.clock.wall_us()
         world.waiting.append(self)
 
     def ok(self, value: Any) -> None:
@@ -218,4 +222,5 @@ class SimReply:
         if self.answered:
             self._world.violated(f"a {self.kind} was answered twice: {self.answered}, {answer}")
         self.answered = answer
+        self._world.answering = self
         self._world.waiting.remove(self)

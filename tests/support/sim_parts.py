@@ -53,9 +53,10 @@ class SimHost:
         """Leave it at soon: the simulator decides the order."""
 
     def call_at(self, at_us: int, what: Callable[[], None]) -> None:
-        """Keep for a moment of the clock."""
+        """Keep for a moment of the clock, by the steady one, as a loop does."""
         self._count += 1
-        heappush(self.later, (at_us, self._count, what))
+        due = self.clock.steady_us() + max(0, at_us - self.clock.now_us())
+        heappush(self.later, (due, self._count, what))
 
     def call_threadsafe(self, what: Callable[..., None], *args: Any) -> None:
         """Keep for soon, in a row of its own: other threads are not in step with the loop."""
@@ -63,7 +64,7 @@ class SimHost:
 
     def due(self) -> bool:
         """Whether a moment has come."""
-        return bool(self.later) and self.later[0][0] <= self.clock.now_us()
+        return bool(self.later) and self.later[0][0] <= self.clock.steady_us()
 
     def fire(self) -> None:
         """Run the first of what is due."""
@@ -169,6 +170,7 @@ class SimShard(Shard):
             world.model.observe(record, exact=exact)
             apply(record)
             world.compare_counts(self, record)
+            world.check_line(record)
 
         state.apply = watched  # type: ignore[method-assign]
         super()._wire(state)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from rota.domain.events import Record
 
-DAY_US = 24 * 3600 * 1_000_000
+S = 1_000_000
+DAY_US = 24 * 3600 * S
 FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
 FELL = {"failed", "cancelled"}
@@ -110,25 +111,52 @@ class Edges(Rule):
 
 
 class Clocks(Rule):
-    """Moments: delays, backoffs, deadlines, both timeouts; never early, never missed."""
+    """Moments: delays, backoffs, deadlines, both timeouts; never early, never missed, never late.
+
+    What is counted from something that happened goes by a time that nobody sets, what a client
+    named by the wall clock.
+    """
+
+    def on_task_submitted(self, task: ModelTask, record: Record) -> None:
+        event = task.event
+        if task.is_delay and event.not_before != record.at + event.delay_ms * 1000:
+            self.violated(f"{task.id} asked for {event.delay_ms} ms, and got {event.not_before}")
+
+    def _at(self, is_wall: bool) -> int:  # noqa: FBT001
+        return self.model.at if is_wall else self.model.steady
+
+    def _in_time(self, task: ModelTask, what: str, due: int, *, is_wall: bool = False) -> None:
+        """Judge that something happens when it is due: late only before all had calmed down."""
+        at = self._at(is_wall)
+        if at < due:
+            self.violated(f"{task.id} {what} {due - at} us too early")
+        if self.model.late_from is not None:
+            late_from = self.model.late_from - (0 if is_wall else self.model.shift)
+            if at > max(due, late_from) + S:
+                self.violated(f"{task.id} {what} {at - due} us too late")
+
+    def _waits_for_a_moment(self, task: ModelTask) -> bool:
+        return not task.charged and not task.is_delay
 
     def on_task_assigned(self, task: ModelTask, record: Record) -> None:
-        not_before = task.event.not_before
-        if not_before is not None and record.at < not_before:
+        if task.not_before is None or (self.model.stepped_back and not task.is_delay):
+            return  # a moment that has come once may lie ahead again
+        if self._at(not task.is_delay) < task.not_before:
             self.violated(f"{task.id} was assigned before its moment")
 
     def on_task_released(self, task: ModelTask, record: Record) -> None:
         if task.state == "scheduled":
-            if record.at < task.next_at:
-                self.violated(f"{task.id} was let go {task.next_at - record.at} us too early")
+            is_wall = self._waits_for_a_moment(task)
+            self._in_time(task, "was let go", task.next_at, is_wall=is_wall)
             after = "backoff" if task.charged else "delay"
             if record.event.after != after:  # type: ignore[union-attr]
                 self.violated(f"{task.id} was let go after a {after}, and another is told")
-        elif task.event.not_before is not None and record.at < task.event.not_before:
+        elif task.not_before is not None and self._at(not task.is_delay) < task.not_before:
             self.violated(f"{task.id} was let go before its moment")
 
     def on_task_delayed(self, task: ModelTask, record: Record) -> None:
-        if not record.at < record.event.until == task.event.not_before:  # type: ignore[union-attr]
+        until = record.event.until - (self.model.shift if task.is_delay else 0)  # type: ignore[union-attr]
+        if not self._at(not task.is_delay) < until == task.not_before:
             self.violated(f"{task.id} was delayed although its moment has come")
 
     def on_task_expired(self, task: ModelTask, record: Record) -> None:
@@ -140,16 +168,21 @@ class Clocks(Rule):
             due = None if limit_ms is None else task.ready_at + limit_ms * 1000
             if task.state != "ready":
                 self.violated(f"{task.id} ran out of its queue timeout while it was {task.state}")
-        if due is None or record.at < due:
-            self.violated(f"the {event.clock} of {task.id} came too early")
+        if due is None:
+            self.violated(f"{task.id} ran out of a {event.clock} that it does not have")
+        else:
+            is_wall = event.clock == "deadline"
+            self._in_time(task, f"ran out of its {event.clock}", due, is_wall=is_wall)
 
     def on_attempt_failed(self, task: ModelTask, record: Record) -> None:
         event: Any = record.event
         limit_ms = task.event.timeout_ms
         if event.code == "timeout":
             self.model.seen["timeout"] += 1
-            if limit_ms is None or record.at < task.assigned_at + limit_ms * 1000:
-                self.violated(f"an attempt of {task.id} timed out too early")
+            if limit_ms is None:
+                self.violated(f"an attempt of {task.id} timed out that has no timeout")
+            else:
+                self._in_time(task, "timed out", task.assigned_at + limit_ms * 1000)
         if event.code == "deadline_exceeded":
             self.model.seen["deadline_running"] += 1
             if task.event.deadline is None or record.at < task.event.deadline:
@@ -159,17 +192,19 @@ class Clocks(Rule):
 
     def overdue(self, now: int) -> None:
         """Judge a moment at which everything due should have happened."""
+        steady = now - self.model.shift
         for task in self.model.tasks.values():
             if task.state in FINAL:
                 continue
             event = task.event
             if event.deadline is not None and event.deadline <= now:
                 self.violated(f"{task.id} is {task.state} after its deadline")
-            if task.state in FLYING and _is_over(task.assigned_at, event.timeout_ms, now):
+            if task.state in FLYING and _is_over(task.assigned_at, event.timeout_ms, steady):
                 self.violated(f"{task.id} runs on after its timeout")
-            if task.state == "ready" and _is_over(task.ready_at, event.queue_timeout_ms, now):
+            if task.state == "ready" and _is_over(task.ready_at, event.queue_timeout_ms, steady):
                 self.violated(f"{task.id} waits on after its queue timeout")
-            if task.state == "scheduled" and task.next_at <= now:
+            due = now if self._waits_for_a_moment(task) else steady
+            if task.state == "scheduled" and task.next_at <= due:
                 self.violated(f"{task.id} is not let go although its moment has come")
 
 
@@ -325,7 +360,7 @@ class Batches(Rule):
         counts = (event.succeeded, event.failed, event.cancelled)
         if counts != tuple(map(states.count, ("succeeded", "failed", "cancelled"))):
             self.violated(f"batch {event.batch} is said to have ended as {counts}")
-        self.finished_at[event.batch] = record.at
+        self.finished_at[event.batch] = self.model.steady
 
     def at_rest(self) -> None:
         for batch_id in self.known.keys() - self.finished_at.keys():
@@ -342,7 +377,7 @@ class Keys(Rule):
         self.holders: dict[tuple[str, str, str], str] = {}
 
     def held(self, name: tuple[str, str, str], at: int, mode: str = "") -> str | None:
-        """Give the task or batch that holds a key at a moment."""
+        """Give the task or batch that holds a key at a moment of the time that nobody sets."""
         subject = self.holders.get(name)
         if subject is None:
             return None
@@ -355,28 +390,29 @@ class Keys(Rule):
         elif name[0] == "idempotency":
             is_held = at < task.ended_at + DAY_US
         else:
-            is_held = mode != "replace" and at < (task.event.dedup_until or 0)
+            until = task.event.dedup_until
+            is_held = mode != "replace" and until is not None and at < until - task.shift
         return subject if is_held else None
 
     def on_task_submitted(self, task: ModelTask, record: Record) -> None:
         event: Any = record.event
         mode = (event.params or {}).get("mode", "")
         for name in self._names(task):
-            other = self.held(name, record.at, mode)
+            other = self.held(name, self.model.steady, mode)
             if other is not None:
                 self.violated(f"{task.id} was made under the {name[0]} key of {other}")
             self.holders[name] = task.id
 
     def on_task_revived(self, task: ModelTask, record: Record) -> None:
         for name in self._names(task):
-            if self.held(name, record.at) is None:
+            if self.held(name, self.model.steady) is None:
                 self.holders[name] = task.id
 
     def on_batch_submitted(self, record: Record) -> None:
         event: Any = record.event
         if event.idempotency is not None:
             name = ("idempotency", record.by, event.idempotency)
-            other = self.held(name, record.at)
+            other = self.held(name, self.model.steady)
             if other is not None:
                 self.violated(f"{event.batch} was made under the idempotency key of {other}")
             self.holders[name] = event.batch
@@ -405,6 +441,7 @@ class Callbacks(Rule):
         self.owed: dict[str, list[Any]] = {}
         self.ends: dict[str, int] = {}
         self.closed: dict[str, str] = {}
+        self.due: dict[str, int] = {}
 
     def on_end(self, task: ModelTask, record: Record) -> None:
         if task.event.callback:
@@ -421,6 +458,7 @@ class Callbacks(Rule):
 
     def _owe(self, subject: str, record: Record) -> None:
         self.ends[subject] = record.seq
+        self.due.pop(subject, None)
         self.owed[subject] = [f"dlv_{record.seq}_{subject}", 0]
 
     def _reported(self, record: Record) -> None:
@@ -433,7 +471,15 @@ class Callbacks(Rule):
         if [event.delivery, event.number] != owed:
             self.violated(f"delivery {owed} of {event.task} is told as {event}")
 
-    on_delivery_failed = _reported
+    def on_delivery_failed(self, record: Record) -> None:
+        self._reported(record)
+        self.due[record.event.task] = record.event.next_at - self.model.shift  # type: ignore[union-attr]
+
+    def early_us(self, subject: str, now: int) -> int:
+        """Say how long before it is due a callback is sent (a restarted actor sends all anew)."""
+        if self.model.seen["actor_failed"]:
+            return 0
+        return self.due.get(subject, 0) - (now - self.model.shift)
 
     def on_delivery_succeeded(self, record: Record) -> None:
         self._close(record, "delivered")

@@ -55,6 +55,7 @@ class Work:
             "dedup": rng.choice((0.0, 0.0, 0.3)),
             "preempt": rng.choice((0.0, 0.0, 0.3)),
             "notes": rng.choice((0.0, 0.0, 0.4)),
+            "clock": rng.choice((0.0, 0.0, 0.3, 0.7)),
         }
         self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
         self.is_wide = rng.random() < 0.01
@@ -115,6 +116,9 @@ class Work:
                 command = command._replace(depends=depends)
                 if rng.random() < 0.2:
                     command = command._replace(not_before=now + rng.randrange(60 * S))
+        if command.not_before is not None and rng.random() < 0.5:
+            delay_ms = max(1, (command.not_before - now) // 1000)
+            command = command._replace(not_before=None, delay_ms=delay_ms)
         if rng.random() < 0.1:
             params["missing"] = "fail"
             command = command._replace(on_missing="fail")

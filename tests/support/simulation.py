@@ -102,6 +102,9 @@ class World:
         self.counts: Counter[str] = Counter()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._due = 0
+        self._line: int | None = None
+        self.drift = 0
+        self.answering: SimReply | None = None
         self.snapshot_every = rng.choice((10, 30, 100, 100_000))
         self.merge_max = rng.choice((1, 3, 1000))
         self.orderly = rng.random() < 0.3
@@ -135,6 +138,8 @@ class World:
             "disk": rng.choice((0, 0, 0.15, 0.5)),
             "crash": rng.choice((0, 0.05, 0.2)),
             "stop": rng.choice((0, 0.05)),
+            "clock": odds["clock"],
+            "look": 3 * odds["clock"],
         }
 
     # -- what the parts need -------------------------------------------------------------------
@@ -142,7 +147,7 @@ class World:
     def trace(self, text: str, *args: Any) -> None:
         """Say what happens, if anybody listens."""
         if self.verbose:
-            print(f"{self.clock.now_us() / S - 1.7e9:.6f} #{self.log.seq()} {text % args}")
+            print(f"{self.clock.wall_us() / S - 1.7e9:.6f} #{self.log.seq()} {text % args}")
 
     def violated(self, sentence: str) -> None:
         """Keep the first broken promise; the run ends with it."""
@@ -156,7 +161,7 @@ class World:
     def after(self, delay_us: int, what: Callable[[], None]) -> None:
         """Let something happen outside, later."""
         self._due += 1
-        heappush(self._events, (self.clock.now_us() + delay_us, self._due, what))
+        heappush(self._events, (self.clock.steady_us() + delay_us, self._due, what))
 
     def acknowledged(self, subject: str, kind: str) -> None:
         """Take note of an answer; the fact behind it must be durable now, and for ever."""
@@ -199,10 +204,28 @@ class World:
         if self.verbose:
             self.trace("record %d: %s", record.seq, record.event)
 
+    def check_line(self, record: Any) -> None:
+        """Hold the time of the records against one that nobody sets."""
+        told = self.model.steady - self.clock.steady_us()
+        if self._line is None:
+            self._line = told
+        elif abs(told - self._line) > S:
+            apart = (told - self._line) / S
+            self.violated(f"by record {record.seq} {apart} s more have passed than have passed")
+
+    def check_kept(self) -> None:
+        """Hold what is kept in memory of what has ended against what should be."""
+        kept = {task.id for task in self.shard.state.tasks if task.is_terminal}
+        if kept != set(self.model.kept):
+            names = sorted(kept.symmetric_difference(self.model.kept))
+            self.violated(f"of what has ended, other tasks are kept than should be: {names}")
+
     # -- living and dying ----------------------------------------------------------------------
 
     def boot(self) -> None:
         """Start a server on the log, whatever is in it."""
+        self.clock.begin_anew()
+        self._line = None
         self.host = SimHost(self.clock)
         self.runner = SimRunner(self)
         self.courier = SimCourier(self)
@@ -241,6 +264,8 @@ class World:
         self._events.clear()
         if self.rng.random() < 0.3:
             self._check_replay()
+        if self.work.is_drawn("clock"):
+            self._do_clock()
 
     def _do_crash(self) -> None:
         """Cut the power: what is not in the log is gone, and so is everybody who waited."""
@@ -311,6 +336,7 @@ class World:
         if self.shard.degraded or self.draining or runtime.ready or self.host.soon:
             return
         self.model.at_rest()
+        self.check_kept()
 
     def _do_loop(self) -> None:
         host = self.host
@@ -320,7 +346,7 @@ class World:
             host.soon.popleft()()
         elif host.due():
             host.fire()
-        elif self._happens(self.clock.now_us()):
+        elif self._happens(self.clock.steady_us()):
             heappop(self._events)[2]()
 
     def _happens(self, now: int) -> bool:
@@ -337,12 +363,36 @@ class World:
         rng = self.rng
         due = self._next_due()
         if due is not None and rng.random() < 0.7:
-            self.clock.move_to(due)
+            self._go_on_to(due)
         else:
             self.clock.advance_us(rng.choice((1, 1000, 300_000, 3 * S)))
+        self._told_time()
+
+    def _go_on_to(self, due: int) -> None:
+        self.clock.advance_us(max(0, due - self.clock.steady_us()))
 
     def _do_day(self) -> None:
         self.clock.advance_us(DAY_US)
+        self._told_time()
+
+    def _do_clock(self) -> None:
+        """Set the wall clock, often to what it should be."""
+        rng = self.rng
+        by_us = rng.choice((200_000, 400_000, 2 * S, 40 * S, 3600 * S, 3 * DAY_US))
+        by_us = -self.drift if self.drift and rng.random() < 0.5 else rng.choice((by_us, -by_us))
+        self.drift += by_us
+        self.clock.step_us(by_us)
+        self.trace("the clock is set by %s s", by_us / S)
+        self._told_time()
+
+    def _do_look(self) -> None:
+        """Have the server look at its clock."""
+        self.shard.timekeeper.look()
+
+    def _told_time(self) -> None:
+        """Let everybody who waits for an answer know what time it is."""
+        for reply in self.waiting:
+            reply.latest = max(reply.latest, self.clock.wall_us())
 
     def _next_due(self) -> int | None:
         dues = [rows[0][0] for rows in (self._events, self.host.later) if rows]
@@ -378,7 +428,9 @@ class World:
         while self.shard.degraded and self._pass_time():
             pass
         self.clients.resume_all()
+        self._do_look()
         self.rest()
+        self.model.late_from = self.clock.now_us()
         while self._pass_time():
             pass
 
@@ -386,7 +438,7 @@ class World:
         """Go on to the next moment at which anything is due, if there is one."""
         due = self._next_due()
         if due is not None:
-            self.clock.move_to(due)
+            self._go_on_to(due)
             self.rest()
             if not self.shard.degraded:
                 self.model.overdue(self.clock.now_us())
@@ -396,7 +448,7 @@ class World:
         """Go on, at one moment, until there is nothing left to do."""
         host = self.host
         for _ in range(REST_MOVES_MAX):
-            now = self.clock.now_us()
+            now = self.clock.steady_us()
             if host.running:
                 self.move("step")
             elif host.soon or host.posted or host.due() or self._happens(now):
@@ -419,6 +471,7 @@ class World:
         if shard.state.seq != self.log.seq():
             self.violated(f"at rest {shard.state.seq} records were made, {self.log.seq()} kept")
         self.model.at_rest()
+        self.check_kept()
         self.model.settled()
         for subject, how in self.model.callbacks.closed.items():
             if how == "delivered" and self.told.get(subject) != self.model.callbacks.ends[subject]:
