@@ -37,6 +37,8 @@ from rota.http.server import Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support.clocks import SetClock
+
 T = TypeVar("T")
 
 WITHIN_S = 10.0
@@ -247,8 +249,11 @@ class _LogLines(logging.Handler):
 class Rota(Client):
     """A server in this process, in a thread of its own."""
 
-    def __init__(self, folder: Path, config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, config: dict[str, Any] | None = None, clock: SetClock | None = None
+    ) -> None:
         """Take its configuration as it would stand in a JSON file."""
+        self.clock = clock
         self.folder = folder
         self.config = config or {}
         self.config_path: Path | None = None
@@ -317,7 +322,9 @@ class Rota(Client):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._leave = asyncio.Event()
-        self.server = Server(self._settings, self.config_path)
+        if self.clock is not None:
+            self.clock.begin_anew()
+        self.server = Server(self._settings, self.config_path, self.clock)
         await self.server.start()
         self.port = self.server.port
         self._ready.set()

@@ -2,7 +2,7 @@
 
 `Agent` is a real server with the preset `browsermanager`. `Browser` is the HTTP executor of all its
 types of jobs; a job's own payload says how its attempts go. `Watcher` follows a job by WebSocket.
-The last two have threads and loops of their own (uvloop's, which frozen clocks leave alone).
+The last two have threads and loops of their own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 import uvloop
 from aiohttp import web
-from freezegun import freeze_time
+from support.clocks import passing
 from support.http_server import ROOT, WITHIN_S, Answer, Client, Rota, Servers, until
 
 from rota.presets import PRESETS, with_presets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freezegun.api import FrozenDateTimeFactory
+    from support.clocks import Passing
 
 TYPES = tuple(PRESETS["browsermanager"]["types"])
 ENDS = ("succeeded", "failed", "canceled")
@@ -47,11 +47,10 @@ def moment(text: str) -> datetime:
 
 
 @contextlib.contextmanager
-def later(**delta: float) -> Iterator[FrozenDateTimeFactory]:
-    """Let the wall clocks of this process go on from so much later."""
-    at = datetime.now(UTC) + timedelta(**delta)
-    with freeze_time(at, tick=True, real_asyncio=True) as frozen:
-        yield frozen
+def later(**delta: float) -> Iterator[Passing]:
+    """Let the clocks of this process's servers go on from so much later."""
+    with passing(timedelta(**delta).total_seconds()) as passed:
+        yield passed
 
 
 # -- the server ----------------------------------------------------------------------------------
