@@ -388,9 +388,17 @@ def test_nothing_else_that_ended_can_be_revived(ended: str) -> None:
 
 
 def test_a_task_whose_deadline_has_passed_is_not_revived() -> None:
-    late = given(submitted(deadline=NOW), expired())
+    late = given(submitted(deadline=NOW), assigned(), failed())
     late.when(decide_revival, NOW).then_refused(Conflict, "deadline has passed")
     late.when(decide_revival, NOW - 1).then(revived())
+
+
+def test_a_task_that_its_deadline_has_ended_is_not_revived_when_the_clock_is_set_back() -> None:
+    """It may have waited for its dependencies still, and would not wait for them again."""
+    for story in (submitted(deadline=NOW), BLOCKED._replace(deadline=NOW)):
+        late = given(story, expired())
+        late.when(decide_revival, NOW).then_refused(Conflict, "deadline has passed")
+        late.when(decide_revival, NOW - 1).then_refused(Conflict, "deadline has passed")
 
 
 def test_a_task_that_lives_cannot_be_revived() -> None:
