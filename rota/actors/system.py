@@ -134,7 +134,8 @@ class Shard:
         self.runtime.idle.append(self.journal.flush)
         self._queues = Queues(self._start_queue)
         self.archive = Archive(self.journal, self.log)
-        self._retention = Retention(self.journal, self.archive, self._host.call_at)
+        call_at, aside = self._host.call_at, self._line.run
+        self._retention = Retention(self.journal, self.archive, call_at, aside)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         self.timer = TimerActor.start(
