@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rota.actors.archive import Archive
     from rota.actors.journal import Journal
 
-MUCH_BYTES = 16 << 20
+MUCH_BYTES = 4 << 20
 """What is held is worth giving back when it was more than this, and is half of that."""
 
 

@@ -134,7 +134,7 @@ class Shard:
         self.runtime.idle.append(self.journal.flush)
         self._queues = Queues(self._start_queue)
         self.archive = Archive(self.journal, self.log)
-        call_at, aside = self._host.call_at, self._line.run
+        call_at, aside = self._host.call_at, lambda what: self._line.run(what)  # noqa: PLW0108
         self._retention = Retention(self.journal, self.archive, call_at, aside)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
