@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorRef
 
-from rota.actors.runtime import retire
+from rota.actors.runtime import retire_for_good
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,5 +42,5 @@ class Queues(dict[str, ActorRef[Any]]):
         if len(self) < QUEUE_ACTORS_IDLE_MAX:
             return
         idle = [agent for agent, ref in self.items() if ref.actor_inbox.empty()]
-        retire([self.pop(agent) for agent in idle])
+        retire_for_good([self.pop(agent) for agent in idle])
         self._many = 2 * len(self) + QUEUE_ACTORS_IDLE_MAX

@@ -232,3 +232,10 @@ def retire(refs: list[pykka.ActorRef[Any]]) -> None:
     for ref in refs:
         ref.actor_stopped.set()
         body_of(ref).stopped = True
+
+
+def retire_for_good(refs: list[pykka.ActorRef[Any]]) -> None:
+    """Stop actors that nobody asks for again, and free them now instead of at a collection."""
+    retire(refs)
+    for ref in refs:
+        ref.actor_inbox.actor = None  # type: ignore[attr-defined]

@@ -147,7 +147,7 @@ class Shard:
         self._keep_books(state, head)
         self.runtime.idle.append(self.journal.flush)
         self._queues = Queues(self._start_queue)
-        self._retention = Retention(self.journal, self.archive, self._host.call_at)
+        self._retention = Retention(self.journal, self.archive, self._host.call_at, self._line.run)
         self._routes = routes = Routes(state, self)
         runtime, journal = self.runtime, self.journal
         host, look = self._host, self.timekeeper.look

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from actors.bench import BAD, Bench
 from rota.actors import messages as m
 from rota.actors.queues import QUEUE_ACTORS_IDLE_MAX
 from rota.actors.recovery import rebuild
+from rota.actors.runtime import body_of
 from rota.domain import admission
 from rota.domain.commands import Limits, Outcome, SubmitTask
 from rota.domain.refusals import RECORDS_PER_S
@@ -258,3 +261,16 @@ def test_longer_retention_does_not_bring_back_what_was_forgotten(make: Any) -> N
     longer = bench.limits._replace(result_ttl_s=300)
     bench.ask(bench.shard.admission, lambda reply: m.ChangeLimits(longer, "test", "", reply))
     bench.check_replay()
+
+
+def test_a_queue_that_is_retired_is_freed_at_once(make: Any) -> None:
+    bench = make()
+    gone = weakref.ref(body_of(bench.shard.queue("ann")))
+    gc.disable()
+    try:
+        for n in range(QUEUE_ACTORS_IDLE_MAX):
+            bench.shard.queue(f"agent-{n}")
+        assert gone() is None
+    finally:
+        gc.enable()
+    bench.submit(WAITS)
