@@ -1,7 +1,8 @@
 """Streams of events: what many readers, idle ones, and ones that do not read, cost the others.
 
 The rates are those of small tasks over a few connections, with and without streams, in one run; the
-readers are a process beside the server's, and want a core of their own. Memory is the process's growth, as the kernel counts it.
+readers are a process beside the server's, and want a core of their own.
+Memory is the process's growth, as the kernel counts it.
 """
 
 import multiprocessing
