@@ -1,7 +1,8 @@
 """Streams of events: what many readers, idle ones, and ones that do not read, cost the others.
 
-The rates are those of small tasks over a few connections, with and without streams, in one run;
-memory is the process's growth, as the kernel counts it.
+The rates are those of small tasks over a few connections, with and without streams, in one run; the
+readers are a process beside the server's, and want a core of their own.
+Memory is the process's growth, as the kernel counts it.
 """
 
 import multiprocessing
@@ -146,7 +147,7 @@ def cases():
     with temp_folder() as folder, rota_server(folder) as (port, _):
         rate(port)
         unfiltered = with_streams(port, "")
-        yield f"tasks/s without over with {STREAMS} streams", unfiltered, "x", 2
+        yield f"tasks/s without over with {STREAMS} streams", unfiltered, "x", 4
         idle = with_streams(port, "?task=tsk_nobody")
         yield f"the same, {STREAMS} streams whose filter matches nothing", idle, "x", 1.2
         found = opened(port, 1000, "?agentId=nobody")

@@ -133,7 +133,7 @@ class Streams:
         self._by_agent: dict[str, dict[Stream, None]] = {}
         self._by_kind: dict[str, dict[Stream, None]] = {}
         self._due: list[Stream] = []
-        self._shared: dict[tuple[object, ...], bytes | None] = {}
+        self._shared: dict[tuple[object, ...], tuple[bytes, int] | None] = {}
         self._is_bringing = False
         self._brought = tail.last
         self._rest_until = 0.0
@@ -258,18 +258,25 @@ class Streams:
             return
         stream.is_due = False
         try:
-            data = self._made_for(stream) if stream.has_room else None
+            made = self._made_for(stream) if stream.has_room else None
         except LogError:  # its own task will meet with it, too
-            data = None
-        if data is None:
+            made = None
+        if made is None:
             stream.wake()
             return
+        data, stream.at = made
         if data:
             stream.write(data)
-        stream.at = last
+        if stream.at >= last:
+            return
+        if stream in self._for_all:  # the rest comes with the next round
+            self._brought = min(self._brought, stream.at)
+        else:
+            stream.is_due = True
+            self._due.append(stream)
 
-    def _made_for(self, stream: Stream) -> bytes | None:
-        """Give all that a stream is to get, made once; None if that is too much for one go."""
+    def _made_for(self, stream: Stream) -> tuple[bytes, int] | None:
+        """Give what a stream is to get now, made once, and up to where; None if it is too large."""
         key = (stream.wanted, stream.render, stream.at, stream.is_chunked)
         if key in self._shared:
             return self._shared[key]
@@ -278,15 +285,20 @@ class Streams:
             self._shared[key] = made
         return made
 
-    def _make(self, stream: Stream) -> bytes | None:
+    def _make(self, stream: Stream) -> tuple[bytes, int] | None:
         if not self.tail.holds(stream.at):
             return None
         parts: list[bytes] = []
-        size = 0
+        size, end = 0, self.tail.last
         for entry in self.tail.recent(stream.at):
             if stream.wanted.matches(entry.about):
-                parts.append(stream.render(entry))
-                size += len(parts[-1])
+                frame = stream.render(entry)
+                size += len(frame)
                 if size > PUSH_BYTES_MAX:
-                    return None
-        return stream.framed(b"".join(parts)) if size else b""
+                    if not parts:
+                        return None
+                    end = entry.seq - 1
+                    break
+                parts.append(frame)
+        data = b"".join(parts)
+        return stream.framed(data) if data else b"", end
