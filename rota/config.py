@@ -1,8 +1,8 @@
 """The configuration: one TOML or JSON file, frozen once read.
 
-Keys are read in camelCase and in snake_case. Zero values are ignored (the default, or on reload
-the value in force, stays). An unknown key or a wrong type is an error that names the key. Every
-queue, batch, body and retry has its maximum here, with its unit in its name.
+Keys are read in every spelling they have (rota.setting_names). Zero values are ignored (the
+default, or on reload the value in force, stays). An unknown key or a wrong type is an error that
+names the key. Every queue, batch, body and retry has its maximum here, with its unit in its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -18,8 +18,10 @@ from pydantic.alias_generators import to_camel
 
 from rota.domain.commands import Limits
 from rota.domain.retry import RetryPolicy
+from rota.environment import with_environment
 from rota.errors import ConfigError
-from rota.presets import with_presets
+from rota.presets import layered
+from rota.setting_names import canonical, without_zeros
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -60,6 +62,8 @@ RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 class Section(BaseModel):
     """A table of the file."""
 
+    ignores_zeros: ClassVar[bool] = True
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -71,14 +75,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_zeros(cls, data: Any) -> Any:
-        """Drop zero numbers and empty strings: they mean `as it was` (port 0 is a free port)."""
-        if isinstance(data, dict):
-            return {
-                key: value
-                for key, value in data.items()
-                if value != "" and (value != 0 or value is False or key == "port")
-            }
-        return data
+        return without_zeros(data) if isinstance(data, dict) else data
 
 
 class ServerSettings(Section):
@@ -335,6 +332,8 @@ def shown(settings: Settings) -> dict[str, Any]:
 
 def parse_settings(data: Any) -> Settings:
     """Make settings of a parsed file. Raises ConfigError naming the key."""
+    if isinstance(data, dict):
+        data = canonical(Settings, data)
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -347,12 +346,17 @@ def parse_settings(data: Any) -> Settings:
         raise ConfigError(msg, hint="`rota config` prints every setting") from None
 
 
+def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Lay a parsed file over the presets that it, or the caller, names. Raises ConfigError."""
+    return layered(canonical(Settings, data), presets)
+
+
 def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:
-    """Read a TOML or JSON file over presets; without one, the defaults. Raises ConfigError."""
+    """Read a TOML or JSON file over presets, under the environment. Raises ConfigError."""
     try:
         data = _read(Path(path)) if path is not None else {}
         if isinstance(data, dict):
-            data = with_presets(data, presets)
+            data = with_environment(with_presets(data, presets))
         return parse_settings(data)
     except RecursionError:
         msg = f"{path} is nested too deep"

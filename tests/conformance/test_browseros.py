@@ -26,7 +26,7 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, running_process, until
 
-from rota.presets import with_presets
+from rota.config import with_presets
 
 if TYPE_CHECKING:
     from pathlib import Path
