@@ -306,17 +306,23 @@ class Settings(Section):
         }
         return kind.model_copy(update=rest)
 
-    def executor_for(self, action: str, *, wants_tab: bool = False) -> str:
-        """Name the executor of an action: configured, built in, of its kind, or a worker's pull."""
+    def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
+        """Name the executor of an action: its type's, the tab's, the builtin, the chat, or `pull`.
+
+        What needs a tab and has none is the builtin executor's to refuse.
+        """
         kind = self.types.get(action)
         if kind is not None:
             return kind.executor
-        if action in BUILTIN_ACTIONS:
+        tab = self._first("tab")
+        if tab is not None and (has_tab or (needs_tab and action not in BUILTIN_ACTIONS)):
+            return tab
+        if action in BUILTIN_ACTIONS or (needs_tab and not has_tab):
             return "builtin"
-        if not wants_tab and action != CHAT:
-            return "pull"
-        wanted = "chat" if action == CHAT else "tab"
-        return next((name for name, e in self.executors.items() if e.kind == wanted), "pull")
+        return (self._first("chat") if action == CHAT and not needs_tab else None) or "pull"
+
+    def _first(self, kind: str) -> str | None:
+        return next((name for name, e in self.executors.items() if e.kind == kind), None)
 
 
 def shown(settings: Settings) -> dict[str, Any]:

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 
+UUID_DIALECTS = frozenset({"browseros"})
+"""The dialects whose documents say that ids are UUIDs."""
+
+
 class AdmissionActor(CooperativeActor):
     """Decides submissions."""
 
@@ -43,12 +47,14 @@ class AdmissionActor(CooperativeActor):
         journal: Journal,
         *,
         new_id: Callable[[], str],
+        new_uuid: Callable[[], str],
         archive: Archive,
     ) -> None:
-        """Take ids from `new_id`; find what has left memory in `archive`."""
+        """Take ids from `new_id` and `new_uuid`; find what has left memory in `archive`."""
         super().__init__(runtime)
         self._journal = journal
         self._new_id = new_id
+        self._new_uuid = new_uuid
         self._archive = archive
 
     def on_receive(self, message: Any) -> None:
@@ -84,7 +90,7 @@ class AdmissionActor(CooperativeActor):
                 return known
             decide.check_ahead(command.deadline, self._journal.now())
             if not (command.wanted_id or command.depends):
-                return self._admit(command, self._new_id(), None, None)
+                return self._admit(command, self._draw_id(command.dialect), None, None)
             task_id = self._id_for(command)
             depends = resolve(command.depends)
             parents = depends.values()
@@ -115,7 +121,8 @@ class AdmissionActor(CooperativeActor):
         )
         if type(event) is e.TaskRejected:
             if command.wanted_id is not None:
-                event = event._replace(task=self._new_id())  # the wanted one stays free
+                fresh = self._draw_id(command.dialect)
+                event = event._replace(task=fresh)  # the wanted one stays free
             record = self._journal.record(event, by=command.by)
             details = {"agentId": command.agent, **self._fullness()}
             return m.Refused(event.task, record.at, event.code, event.error, details)
@@ -192,7 +199,7 @@ class AdmissionActor(CooperativeActor):
         """Give the id that was asked for, or a new one. Raises Conflict."""
         wanted = command.wanted_id
         if wanted is None:
-            return self._new_id()
+            return self._draw_id(command.dialect)
         if self._archive.knows(wanted):
             details = {"taskId": wanted}
             raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
@@ -209,8 +216,10 @@ class AdmissionActor(CooperativeActor):
         for command in batch.tasks:
             decide.check_ahead(command.deadline, self._journal.now())
         state = self._journal.state
-        batch_id = self._new_batch_id()
-        full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
+        limits, agents = state.control.limits, [task.agent for task in batch.tasks]
+        decide.check_can_fit(limits, agents, batch.dialect)
+        batch_id = self._new_batch_id(batch.dialect)
+        full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:
             size = len(batch.tasks)
             self._journal.record(e.BatchRejected(batch_id, size, "queue_full", full), by=batch.by)
@@ -237,10 +246,12 @@ class AdmissionActor(CooperativeActor):
         ]
         return m.BatchAdmitted(batch_id, tuple(answers), at)
 
-    def _new_batch_id(self) -> str:
+    def _new_batch_id(self, dialect: str) -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
         while True:
-            batch_id = "bat_" + self._new_id().removeprefix("tsk_")
+            batch_id = self._draw_id(dialect)
+            if dialect not in UUID_DIALECTS:
+                batch_id = "bat_" + batch_id.removeprefix("tsk_")
             if not self._archive.knows(batch_id):
                 return batch_id
 
@@ -250,8 +261,12 @@ class AdmissionActor(CooperativeActor):
             if command.wanted_id is not None:
                 msg = f"two tasks of this batch want the id '{task_id}'"
                 raise Conflict(msg, code="id_taken", details={"taskId": task_id})
-            task_id = self._new_id()
+            task_id = self._draw_id(command.dialect)
         return task_id
+
+    def _draw_id(self, dialect: str) -> str:
+        """Draw an id of the form that a dialect's document gives."""
+        return self._new_uuid() if dialect in UUID_DIALECTS else self._new_id()
 
     def _known_batch(self, batch: SubmitBatch) -> m.BatchAdmitted | None:
         """Give the batch that a key stands for already. Raises Unprocessable."""

@@ -99,6 +99,7 @@ class Shard:
         self._deliveries_max = deliveries_max
         self._snapshot_every = snapshot_every
         self._new_id = new_id or self._draw_id
+        self._new_uuid = new_id or (lambda: ids.uuid(self.journal.now()))
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
@@ -152,12 +153,8 @@ class Shard:
             parallel_max=self._deliveries_max,
             find=self.archive.either,
         )
-        self.admission = AdmissionActor.start(
-            runtime,
-            journal,
-            new_id=self._new_id,
-            archive=self.archive,
-        )
+        draw = {"new_id": self._new_id, "new_uuid": self._new_uuid}
+        self.admission = AdmissionActor.start(runtime, journal, **draw, archive=self.archive)
         routes.install(journal)
         if self.stopping:
             self.drain()

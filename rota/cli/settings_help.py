@@ -30,7 +30,7 @@ MEANINGS = {
     "server.snapshotEveryEvents": "how often the state is saved, for a quick start",
     "server.allowNetworkFs": "let the folder lie on a network file system, at your own risk",
     "server.onEvent": "functions that hear of every fact, as package.module:function",
-    "scheduler.enabled": "serve the paths of PinchTab and BrowserOS, too",
+    "scheduler.enabled": "take PinchTab's tasks; BrowserOS's are taken either way",
     "scheduler.strategy": "whose turn it is between agents",
     "scheduler.maxQueueSize": "waiting tasks",
     "scheduler.maxPerAgent": "waiting tasks of one agent",

@@ -56,7 +56,7 @@ def born(record: e.Record) -> Task:
     task.created_seq = record.seq
     task.rank = event.priority
     task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
-    task.interruptions = task.next_at = task.spent_before = 0
+    task.interruptions = task.next_at = task.spent_before = task.begun_at = 0
     task.holds = False
     task.result = task.error_details = task.notes = task.plan = task.waits = None
     if type(event) is e.TaskSubmitted:
@@ -126,6 +126,7 @@ def _assigned(record: e.Record, task: Task) -> None:
 def _started(record: e.Record, task: Task) -> None:
     task.state = RUNNING
     task.started_at = record.at
+    task.begun_at = task.begun_at or record.at
 
 
 def _succeeded(record: e.Record, task: Task) -> None:

@@ -128,7 +128,8 @@ class Task:
     `entry` is the backlog's mark (the seq of its entry in the queue, -1 while it waits outside of
     it, 0 when it does not wait) and `holds` the slots' (it holds a slot); they make leaving a queue
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
-    None once it is not blocked; `rank` is its priority, aged if priorities age.
+    None once it is not blocked; `begun_at` is the first start of any attempt, `started_at` that of
+    the latest; `rank` is its priority, aged if priorities age.
     """
 
     __slots__ = (
@@ -136,6 +137,7 @@ class Task:
         "agent",
         "assigned_at",
         "attempt",
+        "begun_at",
         "by",
         "callback",
         "created_at",
@@ -196,6 +198,7 @@ class Task:
     attempt: int
     token: int
     assigned_at: int
+    begun_at: int
     started_at: int
     finished_at: int
     result: Any
@@ -229,6 +232,7 @@ class Task:
             self.agent,
             self.assigned_at,
             self.attempt,
+            self.begun_at,
             self.by,
             self.callback,
             self.created_at,
@@ -272,6 +276,7 @@ class Task:
             task.agent,
             task.assigned_at,
             task.attempt,
+            task.begun_at,
             task.by,
             task.callback,
             task.created_at,

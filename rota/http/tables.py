@@ -82,10 +82,17 @@ async def answer_list(
     rows_max: int,
     hide_rejected: frozenset[str] = frozenset(),
     own: Mapping[str, Words] = NO_OWN,
+    dialect: str | None = None,
 ) -> Any:
     """Answer with a page of tasks in some view."""
     tasks, cursor = await list_tasks(
-        call, words, rows=rows, rows_max=rows_max, hide_rejected=hide_rejected, own=own
+        call,
+        words,
+        rows=rows,
+        rows_max=rows_max,
+        dialect=dialect,
+        hide_rejected=hide_rejected,
+        own=own,
     )
 
     def page() -> dict[str, Any]:

@@ -352,7 +352,7 @@ class Model:
         if event.task in self.tasks or event.task in self.batches.known:
             self.violated(f"task {event.task} was born twice")
             return
-        total, full = self.waiting_total(), self._is_full(event.agent)
+        total, full = self.waiting_total(), self._is_full(event.agent, event.dialect)
         task = self.tasks[event.task] = ModelTask(record)
         if kind == "task_submitted":
             if full:
@@ -379,10 +379,12 @@ class Model:
             return "scheduled"
         return "ready"
 
-    def _is_full(self, agent: str) -> bool:
+    def _is_full(self, agent: str, dialect: str) -> bool:
         limits = self.limits
         if self.waiting_total() >= limits.queued:
             return True
+        if dialect == "browseros":  # its document knows no cap per agent
+            return False
         return self.waiting_of(agent) >= limits.queued_per_agent
 
     def _enter(self, task: ModelTask, record: Record) -> None:
@@ -416,7 +418,7 @@ class Model:
             self._assignment(task, exact=exact)
         elif kind == "attempt_interrupted":
             self._interruption(task, event)
-        elif kind == "task_revived" and self._is_full(task.agent):
+        elif kind == "task_revived" and self._is_full(task.agent, task.event.dialect):
             self.violated(f"{task.id} was revived into a full queue")
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")

@@ -106,6 +106,7 @@ class Work:
             queue_timeout_ms=rng.randrange(1, 8000) if self.is_drawn("queue_timeout") else None,
             not_before=now + rng.randrange(-S, 6 * S) if self.is_drawn("not_before") else None,
             preempt=self.is_drawn("preempt"),
+            dialect="browseros" if rng.random() < 0.1 else "native",
         )
         if not is_item:
             command = self._keyed(command, params)
@@ -172,6 +173,7 @@ class Work:
         rng = self.rng
         shape = rng.choice(SHAPES)
         tasks = [self.task(now, recent, is_item=True) for _ in range(rng.choice((1, 2, 3, 4, 7)))]
+        tasks = [task._replace(dialect=tasks[0].dialect) for task in tasks]
         tasks = [self._item(task, at, len(tasks), shape, recent) for at, task in enumerate(tasks)]
         return self._together(tasks), shape
 
@@ -192,6 +194,7 @@ class Work:
             key, digest = self._idempotency(rng.choice("bbbi"))
         return SubmitBatch(
             tuple(tasks),
+            tasks[0].dialect,
             parallelism=rng.choice((None, 1, 2)),
             callback=rng.choice(HOSTS) if self.is_drawn("callback") else None,
             by="sim",

@@ -24,6 +24,7 @@ from rota.http.logs import answer_logs
 from rota.http.problems import reworded
 from rota.http.submissions import admitted, keyed, written
 from rota.http.tables import fitting, list_tasks
+from rota.http.views import add_wait
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def view(task: Task) -> dict[str, Any]:
 
 def _add_course(shown: dict[str, Any], task: Task) -> None:
     """Add how a job went, as far as it went."""
+    add_wait(shown, task)
     if task.state is TaskState.SCHEDULED:
         shown["nextRetryAt"] = rfc3339(task.next_at)
     if task.notes is not None and task.notes.progress is not None:

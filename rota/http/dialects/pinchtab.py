@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.actors.messages import Admitted, Refused
+from rota.clock import rfc3339
 from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.admission import check_ahead
 from rota.domain.task import TaskState
@@ -19,7 +20,7 @@ from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.dialects.models import PinchTabBatch, PinchTabBody
 from rota.http.problems import reworded
-from rota.http.submissions import command_from, keyed, submit_one
+from rota.http.submissions import command_from, keyed, note_wait, submit_one
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def view(task: Task) -> dict[str, Any]:
         "state": STATES[task.state],
     }
     views.add_common(shown, task)
+    if task.begun_at:  # the document's is the first execution, not the latest
+        shown["startedAt"] = rfc3339(task.begun_at)
+        if task.finished_at:
+            shown["latencyMs"] = (task.finished_at - task.begun_at) // 1000
     if task.error is not None:
         shown["error"] = task.error
     return shown
@@ -82,6 +87,7 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
 
 def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: int) -> SubmitTask:
     command = command_from(call, body, agent, NAME, callback_url, now)
+    note_wait(command, "tab")
     if command.deadline is None:
         command = command._replace(deadline=now + PINCHTAB_DEADLINE_S * 1_000_000)
     return command
