@@ -67,6 +67,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "maxPerAgentInflight": 20,
             "workerCount": 20,
             "maxPerKey": 3,
+            "resultTTLSec": 24 * 3600,
         },
         "agent": {"maxConcurrentBrowsers": 20},
         "types": {

@@ -53,7 +53,8 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
         "task_assigned": ASSIGNED,
         "task_cancelled": CANCELLED,
         "task_expired": FAILED,
-        "task_failed": FAILED,  # right after an interruption that must not be repeated
+        # right after an interruption that must not be repeated, or when all browsers run
+        "task_failed": FAILED,
     },
     ASSIGNED: {
         "task_started": RUNNING,

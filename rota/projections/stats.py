@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.domain.browsers import REACHED_CODE
 from rota.domain.task import WAITING
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ class Stats:
     def on_failed(self, record: Record, task: Task) -> None:
         """Count a failure."""
         self._count("failed", task.agent)
-        self._executed(record, task)
+        event: e.TaskFailed = record.event  # type: ignore[assignment]
+        if event.code != REACHED_CODE:  # which no attempt led to
+            self._executed(record, task)
 
     def on_attempt_failed(self, record: Record, task: Task) -> None:
         """Count an attempt that failed and is followed by another."""

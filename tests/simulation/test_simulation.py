@@ -54,6 +54,8 @@ REACHED = [
     "missing_dependency",
     "dependency_cycle",
     "dependency_rejected",
+    "browsers_full",
+    "batch_too_large_for_queue",
 ]
 """What there is no event for, or what an event is not enough to tell."""
 

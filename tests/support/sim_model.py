@@ -12,6 +12,7 @@ from collections import Counter, deque
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from support.sim_browsers import Browsers
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
 
 from rota.domain import events as e
@@ -111,6 +112,8 @@ class ModelTask:
                 caps.append(("push",))
             if event.key:
                 caps.append(("key", event.key))
+            if event.action == "script_run":
+                caps.append(("browsers",))
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
@@ -144,7 +147,8 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in RULES}
+        rules = {kind: kind(self) for kind in (*RULES, Browsers)}
+        self.browsers: Browsers = rules[Browsers]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -184,6 +188,8 @@ class Model:
             return dict(self.limits.types).get(name[1], inf)
         if name[0] == "push":
             return self.limits.push
+        if name[0] == "browsers":
+            return self.limits.browsers or inf
         return self.limits.per_key if name[0] == "key" else name[2]
 
     def taken(self) -> Counter[tuple[Any, ...]]:

@@ -202,6 +202,8 @@ class Attempts(Rule):
         if event.code == "interrupted":
             self._interrupted(task, record)
             return
+        if event.code == "max_concurrent_browsers":  # sim_browsers judges it
+            return
         self._valid(task, record)
         if event.code != "deadline_exceeded" and self._may_retry(task, event):
             self.violated(f"{task.id} was given up although it may be tried again")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 AGENTS = ("ann", "bob", "cyd", "dan", "eve")
 ACTIONS = ("echo", "sleep", "scan", "post")
+BROWSING = ("browser_start", "browser_start", "browser_stop", "browser_stop_all", "script_run")
 EXECUTORS = ("builtin", "builtin", "web")
 HOSTS = ("http://one.test/hook", "http://two.test/hook", "http://three.test/hook")
 CURVES = ("exponential", "quadratic", "linear", "fixed")
@@ -37,6 +38,7 @@ class Work:
         """Draw the run's character."""
         self.rng = rng
         self.odds = {
+            "browsing": rng.choice((0.0, 0.0, 0.3, 0.8)),
             "late": rng.choice((0.0, 0.3, 0.8)),
             "repeat": rng.choice((0.0, 0.05, 0.3)),
             "deadline": rng.choice((0.0, 0.1, 0.5)),
@@ -82,6 +84,7 @@ class Work:
             types=tuple(sorted(caps.items())),
             per_key=rng.choice((1, 1, 2)),
             aging_ms=rng.choice((0, 0, 0, 500, 10_000)),
+            browsers=rng.choice((0, 1, 2, 5)) if self.odds["browsing"] else 0,
         )
 
     # -- one task ------------------------------------------------------------------------------
@@ -92,7 +95,7 @@ class Work:
         params: dict[str, Any] = {}
         command = SubmitTask(
             rng.choice(self.agents),
-            rng.choice(ACTIONS),
+            rng.choice(BROWSING if self.is_drawn("browsing") else ACTIONS),
             "pull" if self.is_drawn("pull") else rng.choice(EXECUTORS),
             priority=rng.choice((2, 2, 2, 0, 1, 3)),
             callback=rng.choice(HOSTS) if self.is_drawn("callback") else None,

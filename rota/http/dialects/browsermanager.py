@@ -19,6 +19,7 @@ from rota.domain.commands import SubmitTask
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
+from rota.http.dialects.job_pages import numbered_page
 from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
 from rota.http.problems import reworded
@@ -28,6 +29,7 @@ from rota.http.views import add_wait
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
+    from rota.config import TypeSettings
     from rota.domain.task import Task
     from rota.http.call import Call
 
@@ -153,10 +155,7 @@ def _command(
         known = ", ".join(sorted(settings.types)) or "none: start with --preset browsermanager"
         msg = f"unknown job type '{job_type[:100]}'; there are {known}"
         raise InvalidRequest(msg, code="unknown_type", details={"field": "jobType"})
-    timeout_ms = body.timeoutMs or kind.timeout_ms
-    if timeout_ms is not None and timeout_ms > kind.timeout_ms_max:
-        msg = f"field 'timeoutMs': is more than {kind.timeout_ms_max}, the most for {job_type}"
-        raise InvalidRequest(msg, details={"field": "timeoutMs"})
+    timeout_ms = _timeout_ms(body, kind, job_type)
     retry = kind.retry
     if body.maxRetries is not None:
         retry = _with_retries(retry, body.maxRetries, job_type)
@@ -175,6 +174,20 @@ def _command(
         retry=written(retry),
         queue_timeout_ms=kind.queue_timeout_ms,
     )
+
+
+def _timeout_ms(body: JobFields, kind: TypeSettings, job_type: str) -> int | None:
+    """Read how long an attempt may take, in milliseconds or in seconds. Raises InvalidRequest."""
+    given, field, most = body.timeoutMs, "timeoutMs", kind.timeout_ms_max
+    problem = f"is more than {most}, the most for {job_type}"
+    if body.timeoutSeconds is not None:
+        given, field = max(1, round(body.timeoutSeconds * 1000)), "timeoutSeconds"
+        problem = f"is more than {most / 1000:g}, the most for {job_type}"
+        if body.timeoutMs not in (None, given):
+            given, problem = most + 1, "says another time than timeoutMs"
+    if given is not None and given > most:
+        raise InvalidRequest(f"field '{field}': {problem}", details={"field": field})
+    return given or kind.timeout_ms
 
 
 def _with_retries(retry: RetrySettings | None, count: int, job_type: str) -> RetrySettings:
@@ -198,7 +211,7 @@ async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any)
 
 async def submit_by_path(call: Call) -> Any:
     """POST to a configured path: the path says the type, the body is the payload."""
-    raw = await call.parsed()
+    raw = await call.parsed() if call.request.can_read_body else {}  # stop-all has nothing to say
     body = call.validate(EnvBody, raw)
     job_type = call.bridge.settings.browsermanager.routes[call.path]
     payload = {k: v for k, v in raw.items() if k not in JobFields.model_fields}
@@ -219,7 +232,9 @@ async def submit(call: Call) -> Any:
 
 
 async def list_all(call: Call) -> Any:
-    """GET /api/jobs: the newest first, a page at a time."""
+    """GET /api/jobs: the newest first, a page at a time, by cursor or by number."""
+    if call.query("page") or call.query("pageSize"):
+        return _ok(call, await numbered_page(call, NATIVE, NAME, view))
     tasks, cursor = await list_tasks(
         call,
         NATIVE,

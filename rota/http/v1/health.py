@@ -10,7 +10,6 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.clock import rfc3339
-from rota.domain.commands import BROWSERS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +37,7 @@ async def health(call: Call) -> Any:
             "max_concurrent": limits.inflight,
         },
         "browsers": {
-            "active": shard.state.slots.of_limit(BROWSERS_LIMIT),
+            "active": len(shard.state.browsers.held),
             "max": limits.browsers or limits.inflight,
         },
         "db": "unavailable" if shard.degraded else "ok",
