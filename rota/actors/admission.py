@@ -17,7 +17,13 @@ from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
-from rota.domain.dependencies import check_cycles, decide_dependencies, doom_reason, resolve
+from rota.domain.dependencies import (
+    check_cycles,
+    check_no_batch,
+    decide_dependencies,
+    doom_reason,
+    resolve,
+)
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
@@ -92,6 +98,7 @@ class AdmissionActor(CooperativeActor):
             if not (command.wanted_id or command.depends):
                 return self._admit(command, self._draw_id(command.dialect), None, None)
             task_id = self._id_for(command)
+            check_no_batch(command.depends, self._journal.state.batches.by_id)
             depends = resolve(command.depends)
             parents = depends.values()
             waits_of = self._journal.state.dependencies.waits_for((task_id,), parents)
@@ -213,9 +220,10 @@ class AdmissionActor(CooperativeActor):
         known = self._known_batch(batch)
         if known is not None:
             return known
+        state = self._journal.state
         for command in batch.tasks:
             decide.check_ahead(command.deadline, self._journal.now())
-        state = self._journal.state
+            check_no_batch(command.depends, state.batches.by_id)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
         batch_id = self._new_batch_id(batch.dialect)

@@ -64,7 +64,7 @@ MEANINGS = {
     "browsermanager.agent": "whose queue jobs go to that name no agent",
     "browsermanager.routes": "paths under /api, each for one type of job",
     "agent.maxConcurrentJobs": "jobs in flight, instead of scheduler.maxInflight",
-    "agent.maxConcurrentBrowsers": "jobs in flight that use a browser",
+    "agent.maxConcurrentBrowsers": "browsers that were started and not stopped; scripts at once",
     "agent.maxQueueSize": "waiting jobs, instead of scheduler.maxQueueSize",
     "agent.maxJobsPerProfile": "jobs in flight of one profile, instead of scheduler.maxPerKey",
 }

@@ -19,7 +19,7 @@ from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from rota.domain.task import Task
 
@@ -109,6 +109,13 @@ def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[st
         else:
             _name(found, each, each)
     return found
+
+
+def check_no_batch(depends: Iterable[str | int], batches: Container[str | int]) -> None:
+    """Refuse to wait for a batch, which no task ever is. Raises InvalidRequest."""
+    for each in depends:
+        if each in batches:
+            raise _bad(f"'{str(each)[:100]}' is a batch; name its tasks")
 
 
 def _name(found: dict[str, str], name: str, task_id: str) -> None:

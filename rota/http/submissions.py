@@ -51,12 +51,12 @@ def command_from(
         on_interrupt = on_interrupt or kind.on_interrupt
         retry = retry or kind.retry
     dedup = getattr(body, "dedup", None)
+    needs_tab = dialect == "pinchtab"
+    has_tab = bool(body.tabId) if needs_tab else body.tabId is not None
     return SubmitTask(
         agent,
         body.action,
-        settings.executor_for(
-            body.action, has_tab=body.tabId is not None, needs_tab=dialect == "pinchtab"
-        ),
+        settings.executor_for(body.action, has_tab=has_tab, needs_tab=needs_tab),
         body.params,
         body.priority,
         dialect,

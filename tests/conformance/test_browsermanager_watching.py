@@ -408,6 +408,8 @@ def test_a_job_that_has_left_memory_is_told_of_from_the_log(agent: Agent) -> Non
     path = f"/api/jobs/{job['jobId']}"
     lines = agent.lines(job["jobId"])
     with later(hours=1):
+        assert agent.listed() == [job["jobId"]], "the preset lists jobs for a day"
+    with later(hours=25):
         assert agent.listed() == []
         assert agent.job(job["jobId"]) == job
         assert agent.ok(agent.get(f"{path}?waitMs=5000")) == job

@@ -368,6 +368,11 @@ def test_ids_of_tasks_and_batches_are_uuids(serve: Servers, chat: Chat) -> None:
     assert len(set(found)) == 5
     completed(rota, found[0], *batch["taskIds"])
     assert rota.get(f"/tasks/batch/{batch['batchId']}").json["state"] == "completed"
+    for path in ("/tasks", "/tasks/batch"):
+        item = {"instruction": "then", "dependsOn": [batch["batchId"]]}
+        answer = rota.post(path, {"tasks": [item]} if path.endswith("batch") else item)
+        assert answer.status == 400
+        assert "is a batch; name its tasks" in answer.json["error"]
     after = submit(rota, "then", dependsOn=[found[0]])
     completed(rota, after)
     rota.restart()

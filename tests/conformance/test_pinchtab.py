@@ -292,13 +292,14 @@ def test_missing_tab_fails_later_in_the_documents_words(rota: Rota, tab: Target)
     assert tab.requests == []
 
 
+@pytest.mark.parametrize("fields", [{}, {"tabId": ""}, {"tabId": None}])
 @pytest.mark.parametrize("action", ["click", "chat"])
 def test_missing_tab_fails_so_too_where_no_tab_executor_is_configured(
-    serve: Servers, action: str
+    serve: Servers, action: str, fields: dict[str, Any]
 ) -> None:
     chat = {"executors": {"chat": {"kind": "chat", "url": "http://127.0.0.1:9/chat"}}}
     rota = serve(chat)
-    task = rota.ended(rota.submit(action=action))
+    task = rota.ended(rota.submit(action=action, **fields))
     assert (task["state"], task["error"]) == ("failed", "tabId is required for task execution")
 
 

@@ -15,6 +15,7 @@ import orjson
 
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
+from rota.domain.browsers import STOP_ALL
 from rota.domain.commands import SubmitTask
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
@@ -211,9 +212,10 @@ async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any)
 
 async def submit_by_path(call: Call) -> Any:
     """POST to a configured path: the path says the type, the body is the payload."""
-    raw = await call.parsed() if call.request.can_read_body else {}  # stop-all has nothing to say
-    body = call.validate(EnvBody, raw)
     job_type = call.bridge.settings.browsermanager.routes[call.path]
+    may_be_empty = job_type == STOP_ALL and not call.request.can_read_body
+    raw = {} if may_be_empty else await call.parsed()
+    body = call.validate(EnvBody, raw)
     payload = {k: v for k, v in raw.items() if k not in JobFields.model_fields}
     command = _command(call, body, job_type, body.profileId or body.id, payload)
     return await _enqueue(call, command, body.idempotencyKey, raw)
