@@ -1,8 +1,8 @@
 """The configuration: one TOML or JSON file, frozen once read.
 
-Keys are read in camelCase and in snake_case. Zero values are ignored (the default, or on reload
-the value in force, stays). An unknown key or a wrong type is an error that names the key. Every
-queue, batch, body and retry has its maximum here, with its unit in its name.
+Keys are read in every spelling they have (rota.setting_names). Zero values are ignored (the
+default, or on reload the value in force, stays). An unknown key or a wrong type is an error that
+names the key. Every queue, batch, body and retry has its maximum here, with its unit in its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -18,8 +18,10 @@ from pydantic.alias_generators import to_camel
 
 from rota.domain.commands import Limits
 from rota.domain.retry import RetryPolicy
+from rota.environment import with_environment
 from rota.errors import ConfigError
-from rota.presets import with_presets
+from rota.presets import layered
+from rota.setting_names import canonical, without_zeros
 from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, first_wrong, known_only
 
 ID_CHARS_MAX = 200
@@ -61,6 +63,8 @@ CHAT = "chat"
 class Section(BaseModel):
     """A table of the file."""
 
+    ignores_zeros: ClassVar[bool] = True
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -72,14 +76,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_zeros(cls, data: Any) -> Any:
-        """Drop zero numbers and empty strings: they mean `as it was` (port 0 is a free port)."""
-        if isinstance(data, dict):
-            return {
-                key: value
-                for key, value in data.items()
-                if value != "" and (value != 0 or value is False or key == "port")
-            }
-        return data
+        return without_zeros(data) if isinstance(data, dict) else data
 
 
 class ServerSettings(Section):
@@ -322,17 +319,23 @@ class Settings(Section):
         }
         return kind.model_copy(update=rest)
 
-    def executor_for(self, action: str, *, wants_tab: bool = False) -> str:
-        """Name the executor of an action: configured, built in, of its kind, or a worker's pull."""
+    def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
+        """Name the executor of an action: its type's, the tab's, the builtin, the chat, or `pull`.
+
+        What needs a tab and has none is the builtin executor's to refuse.
+        """
         kind = self.types.get(action)
         if kind is not None:
             return kind.executor
-        if action in BUILTIN_ACTIONS:
+        tab = self._first("tab")
+        if tab is not None and (has_tab or (needs_tab and action not in BUILTIN_ACTIONS)):
+            return tab
+        if action in BUILTIN_ACTIONS or (needs_tab and not has_tab):
             return "builtin"
-        if not wants_tab and action != CHAT:
-            return "pull"
-        wanted = "chat" if action == CHAT else "tab"
-        return next((name for name, e in self.executors.items() if e.kind == wanted), "pull")
+        return (self._first("chat") if action == CHAT and not needs_tab else None) or "pull"
+
+    def _first(self, kind: str) -> str | None:
+        return next((name for name, e in self.executors.items() if e.kind == kind), None)
 
 
 def shown(settings: Settings) -> dict[str, Any]:
@@ -348,6 +351,8 @@ def shown(settings: Settings) -> dict[str, Any]:
 
 def parse_settings(data: Any) -> Settings:
     """Make settings of a parsed file. Raises ConfigError naming the key."""
+    if isinstance(data, dict):
+        data = canonical(Settings, data)
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -358,12 +363,17 @@ def parse_settings(data: Any) -> Settings:
         raise ConfigError(msg, hint="`rota config` prints every setting") from None
 
 
+def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Lay a parsed file over the presets that it, or the caller, names. Raises ConfigError."""
+    return layered(canonical(Settings, data), presets)
+
+
 def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:
-    """Read a TOML or JSON file over presets; without one, the defaults. Raises ConfigError."""
+    """Read a TOML or JSON file over presets, under the environment. Raises ConfigError."""
     try:
         data = _read(Path(path)) if path is not None else {}
         if isinstance(data, dict):
-            data = with_presets(data, presets)
+            data = with_environment(with_presets(data, presets))
         return parse_settings(data)
     except RecursionError:
         msg = f"{path} is nested too deep"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from rota.errors import ConfigError
 
 TRANSIENT = ["timeout", "connection", "status:429", "status:503", "code:resource_busy"]
@@ -53,12 +51,12 @@ PRESETS: dict[str, dict[str, Any]] = {
             "maxPerAgent": 100,
             "maxInflight": 20,
             "maxPerAgentInflight": 10,
-            "resultTtlSec": 300,
+            "resultTTLSec": 300,
             "workerCount": 4,
         },
     },
     "browseros": {
-        "scheduler": {"maxPerAgent": 1000, "resultTtlSec": 30 * 24 * 3600},
+        "scheduler": {"maxPerAgent": 1000, "resultTTLSec": 30 * 24 * 3600},
         "browseros": {"maxConcurrent": 1, "timeoutMs": 120_000, "timeoutMsMax": 600_000},
     },
     "browsermanager": {
@@ -69,6 +67,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "maxPerAgentInflight": 20,
             "workerCount": 20,
             "maxPerKey": 3,
+            "resultTTLSec": 24 * 3600,
         },
         "agent": {"maxConcurrentBrowsers": 20},
         "types": {
@@ -100,12 +99,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-_TABLES_OF_TABLES = ("executors", "types")
-_FREE = ("routes", "headers", "tokens")
 
+def layered(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Lay a file over the presets that it, or the caller, names. Raises ConfigError.
 
-def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Lay a parsed file over the presets that it, or the caller, names. Raises ConfigError."""
+    Its keys are spelt as they are here (rota.setting_names), or they would lie beside.
+    """
     named = data.get("presets", data.get("preset", ()))
     if not isinstance(named, str | list | tuple) or not all(isinstance(n, str) for n in named):
         msg = "presets: must be a name, or a list of names"
@@ -120,7 +119,7 @@ def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[st
             raise ConfigError(msg, hint=f"use {', '.join(PRESETS)}")
         merged = _over(merged, PRESETS[name])
     rest = {key: value for key, value in data.items() if key != "preset"}
-    merged = _over(merged, _camel(rest))
+    merged = _over(merged, rest)
     merged["presets"] = list(dict.fromkeys(names))
     return merged
 
@@ -134,14 +133,3 @@ def _over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
             _over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
         )
     return merged
-
-
-def _camel(table: dict[str, Any], *, is_name: bool = False) -> dict[str, Any]:
-    """Write the keys of the settings in one way; names that people chose stay as they are."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        new = key if is_name or key.isupper() else to_camel(key)
-        if isinstance(value, dict) and key not in _FREE:
-            value = _camel(value, is_name=key in _TABLES_OF_TABLES)  # noqa: PLW2901
-        found[new] = value
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from uuid import RFC_4122, UUID
 
 from rota import ids
 
@@ -52,3 +53,13 @@ def test_an_id_of_a_later_moment_is_told_as_such() -> None:
 
 def test_request_ids_differ() -> None:
     assert len({ids.request_id() for _ in range(2000)}) == 2000
+
+
+def test_uuids_are_of_version_7_differ_and_sort_by_their_time() -> None:
+    found = [ids.uuid(NOW_US + ms * 1000) for ms in range(2000)]
+    assert len(set(found)) == 2000
+    assert sorted(found) == found
+    assert all(str(UUID(each)) == each for each in found)
+    assert {(UUID(each).version, UUID(each).variant) for each in found} == {(7, RFC_4122)}
+    assert int.from_bytes(UUID(found[5]).bytes[:6], "big") == NOW_US // 1000 + 5
+    assert len({ids.uuid(NOW_US) for _ in range(20_000)}) == 20_000

@@ -18,7 +18,13 @@ from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
 from rota.domain.commands import SETTINGS
-from rota.domain.dependencies import check_cycles, decide_dependencies, decide_doom, resolve
+from rota.domain.dependencies import (
+    check_cycles,
+    check_no_batch,
+    decide_dependencies,
+    decide_doom,
+    resolve,
+)
 from rota.domain.refusals import WINDOW_US, Refusals
 from rota.domain.task import CANCELLED, TERMINAL, WAITING
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 
+UUID_DIALECTS = frozenset({"browseros"})
+"""The dialects whose documents say that ids are UUIDs."""
+
+
 class AdmissionActor(CooperativeActor):
     """Decides submissions."""
 
@@ -45,17 +55,20 @@ class AdmissionActor(CooperativeActor):
         journal: Journal,
         *,
         new_id: Callable[[], str],
+        new_uuid: Callable[[], str],
         archive: Archive,
         call_at: Callable[[int, Callable[[], None]], Any],
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take ids from `new_id`; find what has left memory in `archive`; wake by `call_at`.
+        """Take ids from `new_id` and `new_uuid`; find what has left memory in `archive`.
 
-        `look` looks whether the clock was set: a deadline is judged by the time that it tells now.
+        It is woken by `call_at`; `look` looks whether the clock was set: a deadline is judged by
+        the time that it tells now.
         """
         super().__init__(runtime)
         self._journal = journal
         self._new_id = new_id
+        self._new_uuid = new_uuid
         self._archive = archive
         self._call_at = call_at
         self._refusals = journal.state.stats.uncounted = Refusals()
@@ -103,8 +116,9 @@ class AdmissionActor(CooperativeActor):
                 return known
             decide.check_ahead(command.deadline, self._journal.now())
             if not (command.wanted_id or command.depends):
-                return self._admit(command, self._new_id(), None, None)
+                return self._admit(command, self._draw_id(command.dialect), None, None)
             task_id = self._id_for(command)
+            check_no_batch(command.depends, self._journal.state.batches.by_id)
             depends = resolve(command.depends)
             parents = depends.values()
             waits_of = self._journal.state.dependencies.waits_for((task_id,), parents)
@@ -134,7 +148,8 @@ class AdmissionActor(CooperativeActor):
         )
         if type(event) is e.TaskRejected:
             if command.wanted_id is not None:
-                event = event._replace(task=self._new_id())  # the wanted one stays free
+                fresh = self._draw_id(command.dialect)
+                event = event._replace(task=fresh)  # the wanted one stays free
             now = self._journal.now()
             counted = not self._refusals.has_room(now)
             if counted:
@@ -209,7 +224,7 @@ class AdmissionActor(CooperativeActor):
         """Give the id that was asked for, or a new one. Raises Conflict."""
         wanted = command.wanted_id
         if wanted is None:
-            return self._new_id()
+            return self._draw_id(command.dialect)
         if self._archive.knows(wanted):
             details = {"taskId": wanted}
             raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
@@ -223,11 +238,14 @@ class AdmissionActor(CooperativeActor):
         known = self._known_batch(batch)
         if known is not None:
             return known
+        state = self._journal.state
         for command in batch.tasks:
             decide.check_ahead(command.deadline, self._journal.now())
-        state = self._journal.state
-        batch_id = self._new_batch_id()
-        full = decide.why_full(state.backlog, state.control.limits, [t.agent for t in batch.tasks])
+            check_no_batch(command.depends, state.batches.by_id)
+        limits, agents = state.control.limits, [task.agent for task in batch.tasks]
+        decide.check_can_fit(limits, agents, batch.dialect)
+        batch_id = self._new_batch_id(batch.dialect)
+        full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:
             raise self._refused_batch(batch, batch_id, full)
         ids: dict[str, None] = {}
@@ -265,10 +283,12 @@ class AdmissionActor(CooperativeActor):
             self._count_later(now)
         return QueueFull(full, details=details)
 
-    def _new_batch_id(self) -> str:
+    def _new_batch_id(self, dialect: str) -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
         while True:
-            batch_id = "bat_" + self._new_id().removeprefix("tsk_")
+            batch_id = self._draw_id(dialect)
+            if dialect not in UUID_DIALECTS:
+                batch_id = "bat_" + batch_id.removeprefix("tsk_")
             if not self._archive.knows(batch_id):
                 return batch_id
 
@@ -278,8 +298,12 @@ class AdmissionActor(CooperativeActor):
             if command.wanted_id is not None:
                 msg = f"two tasks of this batch want the id '{task_id}'"
                 raise Conflict(msg, code="id_taken", details={"taskId": task_id})
-            task_id = self._new_id()
+            task_id = self._draw_id(command.dialect)
         return task_id
+
+    def _draw_id(self, dialect: str) -> str:
+        """Draw an id of the form that a dialect's document gives."""
+        return self._new_uuid() if dialect in UUID_DIALECTS else self._new_id()
 
     def _known_batch(self, batch: SubmitBatch) -> m.BatchAdmitted | None:
         """Give the batch that a key stands for already. Raises Unprocessable."""

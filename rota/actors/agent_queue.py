@@ -120,7 +120,7 @@ class QueueActor(CooperativeActor):
         other = state.keys.rival(task, now)
         if other is not None:
             raise duplicate(*other)
-        full = why_full(state.backlog, state.control.limits, (task.agent,))
+        full = why_full(state.backlog, state.control.limits, (task.agent,), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
         return event if task.id in state.tasks.by_id else self._with_all(event, task)

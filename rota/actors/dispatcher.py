@@ -1,10 +1,10 @@
 """The dispatcher: gives slots away.
 
 In: news of heads, freed slots, pauses, limits. Out: `task_assigned`, `task_expired` (of whose turn
-came too late), `attempt_interrupted` (of who makes room for a task that may pre-empt),
-`type_paused`, `scheduler_paused` and their likes. Keeps that no cap is ever exceeded: it asks
-`Turns` for one task at a time and records each assignment, which the slots count, before it asks
-for the next.
+came too late), `task_failed` (of a start while all browsers run), `attempt_interrupted` (of who
+makes room for a task that may pre-empt), `type_paused`, `scheduler_paused` and their likes. Keeps
+that no cap is ever exceeded: it asks `Turns` for one task at a time and records each assignment,
+which the slots count, before it asks for the next.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rota.domain.attempts import (
     decide_preemption,
     decide_queue_timeout,
 )
+from rota.domain.browsers import START, decide_browser
 from rota.domain.dispatch import Turns
 from rota.errors import RequestError
 
@@ -95,11 +96,15 @@ class DispatcherActor(CooperativeActor):
         self.subject = ""
 
     def _is_over(self, task: Task) -> bool:
-        """End a task whose time has run out and who is not told of that yet."""
-        if task.deadline is None and task.plan is None:
+        """End a task whose time has run out, or who may not start a browser, as its turn comes."""
+        if task.deadline is None and task.plan is None and task.action != START:
             return False
-        now = self._journal.now()
-        event = decide_expiry(task, now) or decide_queue_timeout(task, task.entry, now)
+        now, state = self._journal.now(), self._journal.state
+        event = (
+            decide_expiry(task, now)
+            or decide_queue_timeout(task, task.entry, now)
+            or decide_browser(task, state.browsers, state.control.limits.browsers)
+        )
         if event is not None:
             self._journal.record(event)
             self._turns.head_changed(task.agent, task.lane)

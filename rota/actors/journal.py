@@ -63,6 +63,7 @@ class Journal:
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
         self.tail: Tail | None = None
+        self.unheard_us: Callable[[], int] = int  # by how much the clock was set, unrecorded
         self._clock = clock
         self._hand_over = hand_over
         self._schedule = schedule
@@ -73,7 +74,7 @@ class Journal:
 
     def now(self) -> int:
         """Give the time that the next record gets: never before that of the last."""
-        return max(self._clock.now_us(), self.state.at)
+        return max(self._clock.now_us() - self.unheard_us(), self.state.at)
 
     def check_open(self) -> None:
         """Raise StorageUnavailable if nothing can be recorded now."""

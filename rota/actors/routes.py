@@ -7,9 +7,12 @@ none has to know who cares.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from rota.actors import messages as m
+from rota.actors.log_rate import LogRate
 from rota.domain import events as e
 from rota.domain.commands import PULL
 from rota.domain.delivery import delivery_id
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.projections.state import State
+
+
+logger = logging.getLogger("rota.webhook")
+
+FAILED_LINES_MAX = 20
+FAILED_LINES_SPAN_S = 60.0
+HOST_CHARS_MAX = 253
 
 
 class Cast(Protocol):
@@ -54,6 +64,7 @@ class Routes:
         self._orders = state.backlog.orders
         self._due = state.dependencies.due
         self._cast = cast
+        self._failed_lines = LogRate(FAILED_LINES_MAX, FAILED_LINES_SPAN_S)
 
     def install(self, journal: Journal) -> None:
         """Have the journal follow the table."""
@@ -80,6 +91,8 @@ class Routes:
             e.AttemptInterrupted: self._aborted,
             e.AttemptFailed: self._aborted,
             e.BatchFinished: self._batch_finished,
+            e.DeliveryFailed: self._delivery_failed,
+            e.DeliveryAbandoned: self._delivery_failed,
             e.TaskSucceeded: self._ended,
             e.TaskFailed: self._ended,
             e.TaskExpired: self._ended,
@@ -229,6 +242,21 @@ class Routes:
     def finish(self, batch_id: str) -> None:
         """Have a batch finished whose tasks have all ended."""
         self._cast.admission.tell(m.FinishBatch(batch_id))
+
+    def _delivery_failed(self, record: Record) -> None:
+        """Log a try that came to nothing; of the address no more than the host is anybody's."""
+        event: e.DeliveryFailed | e.DeliveryAbandoned = record.event  # type: ignore[assignment]
+        subject = self._tasks.get(event.task) or self._batches.get(event.task)
+        host = urlsplit(subject.callback or "").hostname if subject is not None else None
+        self._failed_lines.warn(
+            logger,
+            "the callback of %s to %s was not delivered by try %d (%s); %s",
+            event.task,
+            (host or "its receiver")[:HOST_CHARS_MAX],
+            event.number,
+            f"status {event.status}" if event.status else "no answer",
+            "it was given up" if type(event) is e.DeliveryAbandoned else "it is tried again",
+        )
 
     def _tell_of(self, subject: str, seq: int) -> None:
         """Have the callback sent that this end, and no later one, owes."""

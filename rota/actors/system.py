@@ -104,6 +104,7 @@ class Shard:
         self._tries_max = tries_max
         self._deliveries_max = deliveries_max
         self._new_id = new_id or self._draw_id
+        self._new_uuid = new_id or (lambda: ids.uuid(self.journal.now()))
         self._draw = draw
         self._start_paused = start_paused
         self._on_fatal = on_fatal
@@ -171,6 +172,7 @@ class Shard:
             runtime,
             journal,
             new_id=self._new_id,
+            new_uuid=self._new_uuid,
             archive=self.archive,
             call_at=self._host.call_at,
             look=look,

@@ -37,6 +37,7 @@ class Timekeeper:
         """Go on with a journal at which nothing has been recorded yet."""
         state, clock = journal.state, self._clock
         self._journal = journal
+        journal.unheard_us = self._unheard_us
         if self._base is None:
             clock.take_over()  # nothing was recorded before it
             self._base = state.steps.shift - clock.shift_us
@@ -46,17 +47,25 @@ class Timekeeper:
         self.look()
 
     def look(self) -> None:
-        """Take over a step of the clock, if there was one and it can be recorded."""
+        """Take over a step of the clock, if there was one and it can be recorded.
+
+        A step that could not be recorded is, by the next look; until then records are dated as if
+        the clock had not been set.
+        """
         journal = self._journal
         if journal is None or self._base is None or journal.failure is not None:
             return
         self._clock.take_over()
-        by_us = self._base + self._clock.shift_us - journal.state.steps.shift
+        by_us = self._unheard_us()
         if not by_us:
             return
         now = self._clock.now_us()
         was = now - by_us
-        journal.record(ClockStepped(was, now), at=now)
+        try:
+            journal.record(ClockStepped(was, now), at=now)
+        except Exception:
+            logger.exception("a step of the clock could not be recorded")
+            return
         logger.warning(
             "the clock was set %s by %.1f s: it was %s and is %s",
             "forward" if now > was else "back",
@@ -64,3 +73,9 @@ class Timekeeper:
             rfc3339(was),
             rfc3339(now),
         )
+
+    def _unheard_us(self) -> int:
+        """Say by how much the clock has been set that the log has not heard of."""
+        if self._base is None or self._journal is None:
+            return 0
+        return self._base + self._clock.shift_us - self._journal.state.steps.shift

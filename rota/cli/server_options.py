@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UNAUTHORIZED = 401
 HINTS = {
+    "batch_too_large_for_queue": "`rota config --server` shows the limits; or make it smaller",
     "conflict": "`rota get {taskId}` shows it",
     "dependency_cycle": "leave one of these out of --depends-on",
     "dependency_rejected": "submit that task again, under another id",

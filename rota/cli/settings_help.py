@@ -31,7 +31,7 @@ MEANINGS = {
     "server.snapshotEveryEvents": "how often the state is saved, for a quick start",
     "server.allowNetworkFs": "let the folder lie on a network file system, at your own risk",
     "server.onEvent": "functions that hear of every fact, as package.module:function",
-    "scheduler.enabled": "serve the paths of PinchTab and BrowserOS, too",
+    "scheduler.enabled": "take PinchTab's tasks; BrowserOS's are taken either way",
     "scheduler.strategy": "whose turn it is between agents",
     "scheduler.maxQueueSize": "waiting tasks",
     "scheduler.maxPerAgent": "waiting tasks of one agent",
@@ -68,7 +68,7 @@ MEANINGS = {
     "browsermanager.agent": "whose queue jobs go to that name no agent",
     "browsermanager.routes": "paths under /api, each for one type of job",
     "agent.maxConcurrentJobs": "jobs in flight, instead of scheduler.maxInflight",
-    "agent.maxConcurrentBrowsers": "jobs in flight that use a browser",
+    "agent.maxConcurrentBrowsers": "browsers that were started and not stopped; scripts at once",
     "agent.maxQueueSize": "waiting jobs, instead of scheduler.maxQueueSize",
     "agent.maxJobsPerProfile": "jobs in flight of one profile, instead of scheduler.maxPerKey",
 }

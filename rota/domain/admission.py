@@ -1,6 +1,7 @@
 """Decide: accept or reject a submission.
 
-Only waiting tasks count toward the queue caps. A rejection is a fact like any other: it is
+Only waiting tasks count toward the queue caps; tasks of a document that knows no cap per agent are
+bound by the global one alone. A rejection is a fact like any other: it is
 recorded, listed, and tells the client which queue was full. `position` is the place in the queue
 over all agents at the moment of submission. A batch is admitted whole or not at all.
 """
@@ -12,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from rota.domain import events as e
+from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
 from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 
@@ -26,6 +28,8 @@ AGENT_FULL = "rejected: agent queue full"
 BYTES_FULL = "rejected: global queue full: what waits has as many bytes as maxQueueBytes allows"
 PAUSES_MAX = 10_000
 """How many agents, and how many types, are paused at most."""
+NO_AGENT_CAP = frozenset({"browseros"})
+"""The dialects whose documents know no cap per agent; a task's own is in its record."""
 KEYS_MAX = 1_000_000
 """How many idempotency and dedup keys are held at most."""
 
@@ -49,12 +53,30 @@ class Graph(Protocol):
         ...
 
 
-def why_full(waiting: WaitingCounts, limits: Limits, agents: Iterable[str]) -> str | None:
+def check_can_fit(limits: Limits, agents: Sequence[str], dialect: str) -> None:
+    """Refuse a batch that would not fit into empty queues either. Raises Unprocessable."""
+    agent, most = Counter(agents).most_common(1)[0]
+    if len(agents) > limits.queued:
+        of, cap, name = f"{len(agents)} tasks", limits.queued, SETTINGS["queued"]
+    elif most > limits.queued_per_agent and dialect not in NO_AGENT_CAP:
+        of = f"{most} tasks of agent '{agent}'"
+        cap, name = limits.queued_per_agent, SETTINGS["queued_per_agent"]
+    else:
+        return
+    msg = f"a batch with {of} can never fit: at most {cap} may wait ({name})"
+    details = {"size": len(agents), "limit": name, "max": cap}
+    hint = f"raise scheduler.{name}, or submit smaller batches"
+    raise Unprocessable(msg, code="batch_too_large_for_queue", details=details, hint=hint)
+
+
+def why_full(
+    waiting: WaitingCounts, limits: Limits, agents: Iterable[str], dialect: str = ""
+) -> str | None:
     """Say which queue has no room for one more task of each of `agents`, if any."""
     wanted = Counter(agents)
     if waiting.total + wanted.total() > limits.queued:
         return GLOBAL_FULL
-    for agent, count in wanted.items():
+    for agent, count in wanted.items() if dialect not in NO_AGENT_CAP else ():
         if waiting.of_agent(agent) + count > limits.queued_per_agent:
             return AGENT_FULL
     return BYTES_FULL if _has_bytes_enough(waiting, limits) else None
@@ -78,7 +100,8 @@ def decide_submission(
     """Admit the task, or say which queue is full."""
     if waiting.total >= limits.queued:
         return rejected(command, task_id, GLOBAL_FULL)
-    if waiting.of_agent(command.agent) >= limits.queued_per_agent:
+    is_capped = command.dialect not in NO_AGENT_CAP
+    if is_capped and waiting.of_agent(command.agent) >= limits.queued_per_agent:
         return rejected(command, task_id, AGENT_FULL)
     if _has_bytes_enough(waiting, limits):
         return rejected(command, task_id, BYTES_FULL)
@@ -147,6 +170,8 @@ def decide_batch(
     depends = [resolve(command.depends, items) for command in batch.tasks]
     find = cache(find)
     known = frozenset(ids)
+    for command in batch.tasks:
+        items.check_prefixed(command.depends, lambda each: each in known or find(each) is not None)
     labels = {
         task_id: items.label(task_id, n, is_own=command.wanted_id is not None)
         for n, (task_id, command) in enumerate(zip(ids, batch.tasks, strict=True))

@@ -14,8 +14,8 @@ AGENT_LIMIT = "agent:"
 PUSH_LIMIT = "push"
 PULL = "pull"
 BROWSERS_LIMIT = "browsers"
-"""Bounds the BrowserManager jobs that use a browser while they run, all types together."""
-BROWSER_TYPES = ("browser_start", "script_run")
+"""Bounds the BrowserManager jobs that use a browser while they run; see rota.domain.browsers."""
+BROWSER_TYPES = ("script_run",)
 
 
 class SubmitTask(NamedTuple):

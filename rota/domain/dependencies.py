@@ -20,7 +20,7 @@ from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from rota.domain.task import Task
 
@@ -69,6 +69,20 @@ class Items:
             raise _bad(f"{what} of this batch has the ref '{name[:100]}'")
         return self._ids[places[0]]
 
+    def check_prefixed(self, depends: Sequence[str | int], is_known: Callable[[str], bool]) -> None:
+        """Refuse a name that means an item of this batch as it stands. Raises InvalidRequest.
+
+        No task has that id, so whoever waited for it would wait for ever.
+        """
+        for each in depends:
+            if isinstance(each, int) or each.startswith(REF):
+                continue
+            if each in self._places and not is_known(each):
+                raise _bad(f"there is no task '{each[:100]}'; did you mean '{REF}{each[:100]}'?")
+            is_number = each.isascii() and each.isdigit() and len(each) <= len(str(len(self._ids)))
+            if is_number and int(each) < len(self._ids) and not is_known(each):
+                raise _bad(f"there is no task '{each}'; did you mean {each}, without quotes?")
+
     def label(self, task_id: str, at: int, *, is_own: bool) -> str:
         """Name an item as its client does: by the id that it chose, its ref or its index."""
         ref = self._refs[at]
@@ -96,6 +110,13 @@ def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[st
         else:
             _name(found, each, each)
     return found
+
+
+def check_no_batch(depends: Iterable[str | int], batches: Container[str | int]) -> None:
+    """Refuse to wait for a batch, which no task ever is. Raises InvalidRequest."""
+    for each in depends:
+        if each in batches:
+            raise _bad(f"'{str(each)[:100]}' is a batch; name its tasks")
 
 
 def _name(found: dict[str, str], name: str, task_id: str) -> None:

@@ -57,7 +57,7 @@ def born(record: e.Record) -> Task:
     task.created_seq = record.seq
     task.rank = event.priority
     task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
-    task.interruptions = task.next_at = task.spent_before = task.weight = 0
+    task.interruptions = task.next_at = task.spent_before = task.weight = task.begun_at = 0
     task.holds = False
     task.result_json = task.error_details = task.notes = task.plan = task.waits = None
     if type(event) is e.TaskSubmitted:
@@ -127,6 +127,7 @@ def _assigned(record: e.Record, task: Task) -> None:
 def _started(record: e.Record, task: Task) -> None:
     task.state = RUNNING
     task.started_at = record.at
+    task.begun_at = task.begun_at or record.at
 
 
 def _succeeded(record: e.Record, task: Task) -> None:
@@ -227,6 +228,8 @@ def carry_over(task: Task, by_us: int) -> None:
         task.assigned_at += by_us
     if task.started_at:
         task.started_at += by_us
+    if task.begun_at:
+        task.begun_at += by_us
     if task.finished_at:
         task.finished_at += by_us
     plan = task.plan

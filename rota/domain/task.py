@@ -54,7 +54,8 @@ MOVES: dict[TaskState | None, dict[str, TaskState]] = {
         "task_assigned": ASSIGNED,
         "task_cancelled": CANCELLED,
         "task_expired": FAILED,
-        "task_failed": FAILED,  # right after an interruption that must not be repeated
+        # right after an interruption that must not be repeated, or when all browsers run
+        "task_failed": FAILED,
     },
     ASSIGNED: {
         "task_started": RUNNING,
@@ -137,6 +138,7 @@ class Task:
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
     None once it is not blocked; `rank` is its priority, aged if priorities age. `ended_seq` is the
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
+    `begun_at` is the first start of any attempt, `started_at` that of the latest.
     """
 
     __slots__ = (
@@ -144,6 +146,7 @@ class Task:
         "agent",
         "assigned_at",
         "attempt",
+        "begun_at",
         "by",
         "callback",
         "created_at",
@@ -206,6 +209,7 @@ class Task:
     attempt: int
     token: int
     assigned_at: int
+    begun_at: int
     started_at: int
     finished_at: int
     ended_seq: int
@@ -252,6 +256,7 @@ class Task:
             self.agent,
             self.assigned_at,
             self.attempt,
+            self.begun_at,
             self.by,
             self.callback,
             self.created_at,
@@ -297,6 +302,7 @@ class Task:
             task.agent,
             task.assigned_at,
             task.attempt,
+            task.begun_at,
             task.by,
             task.callback,
             task.created_at,

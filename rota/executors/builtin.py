@@ -1,7 +1,8 @@
 """Actions that run inside the server: `echo`, `sleep` and `fail`.
 
 They make a fresh server do something at once, and are what tests and benchmarks run. `echo`
-gives its params back, `sleep` waits `ms` and says so, `fail` fails with `message`.
+gives its params back, `sleep` waits `ms` and says so, `fail` fails with `message`. A task
+that needs a tab and names none ends here, in PinchTab's words.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import orjson
 from rota.config import RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
 from rota.executors.http import too_large
+from rota.executors.tab import NO_TAB
 
 if TYPE_CHECKING:
     from rota.executors.port import Attempt, Tell
@@ -35,6 +37,8 @@ class BuiltinExecutor:
             return Outcome(ok=False, code="asked_to_fail", error=message)
         if attempt.action == "sleep":
             return None
+        if not attempt.tab:  # of PinchTab's, where no tab executor is configured to say so
+            return Outcome(ok=False, code="tab_required", error=NO_TAB)
         error = f"there is no builtin action {attempt.action!r}"
         return Outcome(ok=False, code="unknown_action", error=error)
 

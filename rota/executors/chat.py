@@ -102,9 +102,10 @@ class ChatExecutor(HttpExecutor):
 class EventStream:
     """Takes server-sent events out of a stream, in whatever pieces it comes.
 
-    An event is its `data:` lines, joined; of its name only `error` is of interest: `error` is the
-    data of the last event if that was so named. An end of the stream also ends the event that is
-    coming in, as in the document (and not in the standard).
+    Each `data:` line is an event of its own, as in the document, if it is JSON by itself; lines
+    that are JSON only when joined are one event, as in the standard. Of its name only `error` is
+    of interest: `error` is the data of the last event if that was so named. An end of the stream
+    also ends the event that is coming in, as in the document (and not in the standard).
     """
 
     def __init__(self) -> None:
@@ -117,6 +118,7 @@ class EventStream:
         self._is_after_cr = False
         self._line = bytearray()
         self._data = bytearray()
+        self._lines = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take some bytes; give the events that end in them."""
@@ -146,21 +148,40 @@ class EventStream:
             return self._end_event()
         name, _, value = line.partition(b":")
         if name == b"data":
+            before = self._end_data() if self._lines == 1 and _is_json(self._data) else []
             self._data += value.removeprefix(b" ") + b"\n"
+            self._lines += 1
             self.is_too_large = self.is_too_large or len(self._data) > RESULT_BYTES_MAX + 1
-        elif name == b"event":
+            return before
+        if name == b"event":
             self._name = value.strip()[:SAMPLE_BYTES_MAX]
         elif name not in _FIELDS:
             self.stray = line[:SAMPLE_BYTES_MAX]
         return []
 
     def _end_event(self) -> list[bytes]:
-        data, name = bytes(self._data[:-1]), self._name
-        self._data.clear()
+        events = self._end_data()
         self._name = b""
-        if data.strip() not in _NO_NEWS:
-            self.error = data if name == b"error" else None
-        return [data] if data else []
+        return events
+
+    def _end_data(self) -> list[bytes]:
+        """Give what the lines so far are: one event, or, if they are none together, one each."""
+        data, lines = bytes(self._data[:-1]), self._lines
+        self._data.clear()
+        self._lines = 0
+        events = [data] if lines < 2 or _is_json(data) else data.split(b"\n")
+        for each in events:
+            if each.strip() not in _NO_NEWS:
+                self.error = each if self._name == b"error" else None
+        return [each for each in events if each]
+
+
+def _is_json(data: bytes | bytearray) -> bool:
+    try:
+        orjson.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 class Progress:

@@ -137,6 +137,7 @@ class TaskView(BaseModel):
     retry: dict[str, Any] | None = None
     dependsOn: list[str] | None = None
     waitingFor: list[str] | None = Field(None, description="the dependencies not yet met")
+    waitReason: str | None = Field(None, description="why nothing here runs it, while that is so")
     key: str | None = None
     batchId: str | None = None
     notBefore: str | None = None

@@ -76,7 +76,7 @@ class App:
         self.routes = tuple(
             route
             for route in routes_for(settings.browsermanager.routes)
-            if settings.scheduler.enabled or route.dialect != pinchtab.NAME
+            if settings.scheduler.enabled or route.handler is not pinchtab.stats
         )
         for route in self.routes:
             self._add(route)

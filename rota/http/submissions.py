@@ -7,16 +7,18 @@ absent.
 
 from __future__ import annotations
 
+import logging
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from pydantic import ValidationError
 
+from rota.actors.log_rate import LogRate
 from rota.actors.messages import Refused
 from rota.clock import rfc3339
 from rota.config import DEADLINE_S_MAX
-from rota.domain.commands import Dedup, SubmitTask
+from rota.domain.commands import PULL, Dedup, SubmitTask
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.models import KEY, moment_us
 from rota.wording import first_wrong
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from rota.actors.messages import Admitted
     from rota.config import RetrySettings
     from rota.http.call import Call
+
+
+logger = logging.getLogger("rota.http")
+
+_WAIT_LINES = LogRate(5, 60.0)
 
 
 def command_from(
@@ -45,12 +52,12 @@ def command_from(
         on_interrupt = on_interrupt or kind.on_interrupt
         retry = retry or kind.retry
     dedup = getattr(body, "dedup", None)
+    needs_tab = dialect == "pinchtab"
+    has_tab = bool(body.tabId) if needs_tab else body.tabId is not None
     return SubmitTask(
         agent,
         body.action,
-        settings.executor_for(
-            body.action, wants_tab=body.tabId is not None or dialect == "pinchtab"
-        ),
+        settings.executor_for(body.action, has_tab=has_tab, needs_tab=needs_tab),
         body.params,
         body.priority,
         dialect,
@@ -72,6 +79,13 @@ def command_from(
         preempt=getattr(body, "preempt", False),
         dedup=Dedup(dedup.key, dedup.ttlMs * 1000, dedup.mode) if dedup is not None else None,
     )
+
+
+def note_wait(command: SubmitTask, kind: str) -> None:
+    """Log that a dialect's task will wait, since nothing is configured to run it; seldom."""
+    if command.executor == PULL:
+        msg = "a task of %s's (action %r) waits for a worker: no executor of kind %r is configured"
+        _WAIT_LINES.warn(logger, msg, command.dialect, command.action[:100], kind)
 
 
 def written(retry: RetrySettings | None) -> dict[str, Any] | None:

@@ -81,6 +81,7 @@ async def answer_list(
     rows_max: int,
     hide_rejected: frozenset[str] = frozenset(),
     own: Mapping[str, Words] = NO_OWN,
+    dialect: str | None = None,
 ) -> Any:
     """Answer with a page of tasks in some view."""
     shown, cursor = await shown_list(
@@ -89,6 +90,7 @@ async def answer_list(
         lambda task: call.view(task, view),
         rows=rows,
         rows_max=rows_max,
+        dialect=dialect,
         hide_rejected=hide_rejected,
         own=own,
     )

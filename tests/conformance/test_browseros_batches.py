@@ -142,7 +142,7 @@ def test_an_own_id_cannot_be_had_twice(rota: Rota) -> None:
 
 
 def test_a_batch_for_which_there_is_no_room_is_refused_whole(serve: Servers) -> None:
-    rota = serve({"scheduler": {"maxPerAgent": 5}})
+    rota = serve({"scheduler": {"maxQueueSize": 5}})
     submit_batch(rota, *items(3))
     answer = rota.post("/tasks/batch", {"tasks": items(3)})
     assert (answer.status, answer.code) == (429, "queue_full")

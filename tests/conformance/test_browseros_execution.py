@@ -111,7 +111,9 @@ def test_the_chat_is_told_which_task_and_attempt_it_is(rota: Rota, chat: Chat) -
 def test_without_a_chat_tasks_wait(serve: Servers) -> None:
     rota = serve()
     task_id = submit(rota, "look")
-    assert rota.task(task_id)["state"] == "pending"
+    task = rota.task(task_id)
+    assert task["state"] == "pending"
+    assert "waits for a worker" in task["waitReason"]
     assert rota.get(f"/v1/tasks/{task_id}").json["executor"] == "pull"
 
 

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import Rota, Servers, Target, running_process, until, with_tab
 
+from rota.actors.log_rate import LogRate
+from rota.http import submissions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -80,7 +83,6 @@ def test_the_smallest_configuration_enables_the_task_routes(serve: Servers) -> N
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/tasks"),
         ("POST", "/tasks"),
         ("POST", "/tasks/batch"),
         ("GET", "/tasks/tsk_a1b2c3d4"),
@@ -90,8 +92,30 @@ def test_the_smallest_configuration_enables_the_task_routes(serve: Servers) -> N
 )
 def test_a_disabled_scheduler_has_no_task_routes(serve: Servers, method: str, path: str) -> None:
     rota = serve({"scheduler": {"enabled": False}})
-    assert rota.request(method, path, {"agentId": "a", "action": "b"}).status == 404
+    answer = rota.request(method, path, {"agentId": "a", "action": "b"})
+    assert answer.status == 404
+    if path in ("/tasks", "/tasks/batch"):
+        assert answer.code == "scheduler_disabled"
+        assert "scheduler.enabled" in answer.json["error"]
     assert rota.get("/v1/tasks").status == 200
+
+
+def test_a_disabled_scheduler_leaves_browseros_its_routes(serve: Servers) -> None:
+    rota = serve({"scheduler": {"enabled": False}})
+    own = rota.post("/tasks", {"instruction": "look"})
+    batch = rota.post("/tasks/batch", {"tasks": [{"instruction": "look"}]})
+    assert (own.status, batch.status) == (201, 201)
+    task_id, batch_id = own.json["taskId"], batch.json["batchId"]
+    other = rota.submit_native(action="waits")
+    assert rota.get("/tasks").json["count"] == 2
+    assert rota.get("/tasks?state=pending").json["count"] == 2
+    assert rota.get("/tasks/stats").json["total"] == 2
+    assert rota.get(f"/tasks/{task_id}").json["state"] == "pending"
+    assert rota.get(f"/tasks/{other}").code == "scheduler_disabled"
+    assert rota.post(f"/tasks/{other}/cancel").code == "scheduler_disabled"
+    assert rota.get(f"/tasks/batch/{batch_id}").status == 200
+    assert rota.request("DELETE", f"/tasks/{task_id}").status == 200
+    assert rota.request("DELETE", f"/tasks/batch/{batch_id}").status == 200
 
 
 # -- Scheduler Config ----------------------------------------------------------------------------
@@ -199,9 +223,10 @@ def test_a_failed_task_has_an_error_and_no_result(rota: Rota) -> None:
 
 
 def test_a_waiting_task_shows_no_times_that_have_not_come(idle: Rota) -> None:
-    task = idle.task(idle.submit())
+    task = idle.task(idle.submit(tabId=TAB))
     assert set(task) == {
         "taskId", "agentId", "action", "priority", "state", "position", "deadline", "createdAt",
+        "tabId", "waitReason",
     }  # fmt: skip
 
 
@@ -238,7 +263,7 @@ def test_the_example_is_accepted_and_answered_with_exactly_its_keys(rota: Rota) 
 
 def test_position_is_the_place_in_the_queue_at_submission(idle: Rota) -> None:
     def place(agent: str) -> int:
-        answer = idle.post("/tasks", {"agentId": agent, "action": "click"})
+        answer = idle.post("/tasks", {"agentId": agent, "action": "click", "tabId": TAB})
         return int(answer.json["position"])
 
     assert [place("ann"), place("ann"), place("bob")] == [1, 2, 3]
@@ -268,6 +293,77 @@ def test_missing_tab_fails_later_in_the_documents_words(rota: Rota, tab: Target)
     assert task["state"] == "failed"
     assert task["error"] == "tabId is required for task execution"
     assert tab.requests == []
+
+
+@pytest.mark.parametrize("fields", [{}, {"tabId": ""}, {"tabId": None}])
+@pytest.mark.parametrize("action", ["click", "chat"])
+def test_missing_tab_fails_so_too_where_no_tab_executor_is_configured(
+    serve: Servers, action: str, fields: dict[str, Any]
+) -> None:
+    chat = {"executors": {"chat": {"kind": "chat", "url": "http://127.0.0.1:9/chat"}}}
+    rota = serve(chat)
+    task = rota.ended(rota.submit(action=action, **fields))
+    assert (task["state"], task["error"]) == ("failed", "tabId is required for task execution")
+
+
+def test_a_fresh_server_runs_its_builtin_actions_without_a_tab(serve: Servers) -> None:
+    rota = serve()
+    assert rota.ended(rota.submit(action="echo", params={"a": 1}))["state"] == "done"
+
+
+def test_a_tab_without_an_executor_waits_for_a_worker_and_says_so(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submissions, "_WAIT_LINES", LogRate(1, 60.0))
+    rota = serve()
+    task_id = rota.submit(action="click", tabId=TAB)
+    for path in (f"/tasks/{task_id}", f"/v1/tasks/{task_id}"):
+        found = rota.get(path).json
+        assert found["waitReason"] == (
+            "no executor is configured for it: it waits for a worker to take it"
+        )
+    rota.submit(action="click", tabId=TAB)
+    (said,) = [line for line in rota.log.lines if "waits for a worker" in line]
+    assert said.endswith(
+        "(action 'click') waits for a worker: no executor of kind 'tab' is configured"
+    )
+    assert "waitReason" not in rota.ended(rota.submit(action="echo"))
+
+
+@pytest.mark.parametrize("action", ["echo", "sleep", "fail", "chat", "click"])
+def test_whatever_names_a_tab_goes_to_the_tab(serve: Servers, tab: Target, action: str) -> None:
+    config = with_tab(tab)
+    config["executors"]["talk"] = {"kind": "chat", "url": "http://127.0.0.1:9/chat"}
+    rota = serve(config)
+    task = rota.ended(rota.submit(action=action, tabId=TAB, params={"tag": "x"}))
+    assert (task["state"], task["result"]) == ("done", {"success": True})
+    assert [request.body["kind"] for request in tab.requests] == [action]
+    assert rota.get(f"/v1/tasks/{task['taskId']}").json["executor"] == "tab"
+
+
+def test_a_configured_type_goes_before_the_tab(serve: Servers, tab: Target) -> None:
+    rota = serve(with_tab(tab) | {"types": {"echo": {"executor": "builtin"}}})
+    task = rota.ended(rota.submit(action="echo", tabId=TAB, params={"tag": "x"}))
+    assert task["result"] == {"echo": {"tag": "x"}}
+    assert not tab.requests
+
+
+def test_started_at_stays_the_first_over_a_restart(serve: Servers, tab: Target) -> None:
+    rota = serve(with_tab(tab))
+    task_id = rota.submit(tabId=TAB, deadline=ahead(600), params={"hold": "it"})
+    tab.wait_for(1)
+    first = until(lambda: rota.task(task_id).get("startedAt"), what="it has started")
+    rota.restart()
+    tab.wait_for(2)
+    until(lambda: rota.task(task_id)["state"] == "running", what="it runs again")
+    assert rota.task(task_id)["startedAt"] == first
+    native = rota.get(f"/v1/tasks/{task_id}").json
+    assert moment(native["startedAt"]) > moment(first)
+    tab.release("it")
+    task = rota.ended(task_id)
+    assert task["startedAt"] == first
+    took = moment(task["completedAt"]) - moment(first)
+    assert task["latencyMs"] == took // timedelta(milliseconds=1)
 
 
 def test_priority_is_zero_unless_given(rota: Rota) -> None:
@@ -309,8 +405,8 @@ def test_a_deadline_may_carry_any_offset(rota: Rota) -> None:
 
 def test_a_full_global_queue_is_answered_as_in_the_example(serve: Servers) -> None:
     rota = serve({"scheduler": {"maxQueueSize": 2, "maxPerAgent": 100}})
-    rota.submit("ann")
-    rota.submit("bob")
+    rota.submit("ann", tabId=TAB)
+    rota.submit("bob", tabId=TAB)
     answer = rota.post("/tasks", {"agentId": "agent-crawl-01", "action": "click", "tabId": TAB})
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) >= 1
@@ -329,9 +425,9 @@ def test_a_full_global_queue_is_answered_as_in_the_example(serve: Servers) -> No
 
 def test_a_full_agent_queue_is_answered_likewise(serve: Servers) -> None:
     rota = serve({"scheduler": {"maxQueueSize": 50, "maxPerAgent": 2}})
-    rota.submit("ann")
-    rota.submit("ann")
-    answer = rota.post("/tasks", {"agentId": "ann", "action": "click"})
+    rota.submit("ann", tabId=TAB)
+    rota.submit("ann", tabId=TAB)
+    answer = rota.post("/tasks", {"agentId": "ann", "action": "click", "tabId": TAB})
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) >= 1
     assert answer.json == {
@@ -340,7 +436,7 @@ def test_a_full_agent_queue_is_answered_likewise(serve: Servers) -> None:
         "retryable": True,
         "details": {"agentId": "ann", "queued": 2, "maxQueue": 50, "maxPerAgent": 2},
     }
-    assert rota.post("/tasks", {"agentId": "bob", "action": "click"}).status == 202
+    assert rota.post("/tasks", {"agentId": "bob", "action": "click", "tabId": TAB}).status == 202
 
 
 def test_running_tasks_do_not_count_toward_the_queue(serve: Servers, tab: Target) -> None:
@@ -354,10 +450,10 @@ def test_running_tasks_do_not_count_toward_the_queue(serve: Servers, tab: Target
 
 def test_a_place_in_the_queue_that_is_given_back_can_be_taken(serve: Servers) -> None:
     rota = serve({"scheduler": {"maxQueueSize": 1}})
-    first = rota.submit()
-    assert rota.post("/tasks", {"agentId": "ann", "action": "click"}).status == 429
+    first = rota.submit(tabId=TAB)
+    assert rota.post("/tasks", {"agentId": "ann", "action": "click", "tabId": TAB}).status == 429
     rota.post(f"/tasks/{first}/cancel")
-    assert rota.post("/tasks", {"agentId": "ann", "action": "click"}).status == 202
+    assert rota.post("/tasks", {"agentId": "ann", "action": "click", "tabId": TAB}).status == 202
 
 
 # -- List Tasks ----------------------------------------------------------------------------------
@@ -456,7 +552,7 @@ def test_an_unknown_task_is_not_found_in_exactly_these_words(rota: Rota) -> None
 
 
 def test_a_queued_task_is_removed_from_the_queue(idle: Rota) -> None:
-    task_id = idle.submit()
+    task_id = idle.submit(tabId=TAB)
     answer = idle.post(f"/tasks/{task_id}/cancel")
     assert answer.status == 200
     assert answer.json == {"status": "cancelled", "taskId": task_id}
@@ -568,7 +664,7 @@ def test_a_task_goes_through_the_documents_states(rota: Rota, tab: Target) -> No
 
 def test_a_rejected_task_is_listed_and_final(idle: Rota) -> None:
     for _ in range(3):
-        idle.submit("ann")
+        idle.submit("ann", tabId=TAB)
     idle.post("/tasks", {"agentId": "ann", "action": "click", "tabId": TAB})
     (task,) = idle.get("/tasks?state=rejected").json["tasks"]
     assert (task["agentId"], task["error"]) == ("ann", "rejected: agent queue full")
@@ -925,7 +1021,7 @@ def test_an_expired_task_is_told_too(serve: Servers, hooks: Target, tab: Target)
     config = with_tab(tab)
     del config["executors"]
     rota = serve(config)
-    task_id = rota.submit(deadline=ahead(0.15), callbackUrl=hooks.url)
+    task_id = rota.submit(deadline=ahead(0.15), callbackUrl=hooks.url, tabId=TAB)
     assert rota.ended(task_id)["state"] == "failed"
     assert only_post(rota, hooks, task_id)["error"] == "deadline exceeded while queued"
 
@@ -934,8 +1030,8 @@ def test_a_rejected_task_is_not_told(serve: Servers, hooks: Target, tab: Target)
     config = with_tab(tab, maxQueueSize=1)
     del config["executors"]
     rota = serve(config)
-    first = rota.submit(callbackUrl=hooks.url)
-    body = {"agentId": "ann", "action": "click", "callbackUrl": hooks.url}
+    first = rota.submit(callbackUrl=hooks.url, tabId=TAB)
+    body = {"agentId": "ann", "action": "click", "tabId": TAB, "callbackUrl": hooks.url}
     assert rota.post("/tasks", body).status == 429
     rota.post(f"/tasks/{first}/cancel")
     only_post(rota, hooks, first)
@@ -974,6 +1070,25 @@ def test_a_failed_delivery_does_not_affect_the_task(
     assert task["state"] == "done"
     until(lambda: "delivery_failed" in rota.kinds(task_id), what="the failure is recorded")
     assert rota.task(task_id) == task
+
+
+def test_a_failed_delivery_is_logged_without_its_address(
+    serve: Servers, tab: Target, hooks: Target
+) -> None:
+    hooks.respond = lambda _: (500, b"no")
+    config = with_tab(tab)
+    config["webhooks"]["attempts"] = 1
+    rota = serve(config)
+    task_id = rota.submit(tabId=TAB, callbackUrl=f"{hooks.url}/a-secret?token=hush")
+    line = until(
+        lambda: next((x for x in rota.log.lines if "was not delivered" in x), None),
+        what="the failure is logged",
+    )
+    assert line.startswith("WARNING rota.webhook: ")
+    for part in (task_id, "127.0.0.1", "try 1", "status 500", "given up"):
+        assert part in line
+    assert "secret" not in line
+    assert "hush" not in line
 
 
 def test_the_receiver_has_ten_seconds_and_no_more(
@@ -1229,8 +1344,8 @@ def test_two_reloads_at_once_both_count(rota: Rota) -> None:
 
 def test_reloaded_queue_limits_take_effect(serve: Servers) -> None:
     rota = serve({"scheduler": {"maxQueueSize": 1}})
-    rota.submit()
-    refused = {"agentId": "ann", "action": "click"}
+    rota.submit(tabId=TAB)
+    refused = {"agentId": "ann", "action": "click", "tabId": TAB}
     assert rota.post("/tasks", refused).status == 429
     rota.post("/v1/config/reload", {"scheduler": {"maxQueueSize": 5, "maxPerAgent": 2}})
     assert rota.post("/tasks", refused).status == 202

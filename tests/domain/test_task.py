@@ -298,6 +298,7 @@ def test_the_latest_start_is_when_the_task_started() -> None:
     assert task.started_at == 0
     evolve(task, e.Record(6, START_US + 6, started()))
     assert task.started_at == START_US + 6
+    assert task.begun_at == START_US + 3
 
 
 def test_a_failed_attempt_says_why_until_another_succeeds() -> None:

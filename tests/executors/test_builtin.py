@@ -11,6 +11,7 @@ from rota.domain.commands import Outcome
 from rota.executors.builtin import SLEEP_MS_MAX, BuiltinExecutor
 from rota.executors.port import Attempt
 from rota.executors.runner import AsyncRunner
+from rota.executors.tab import NO_TAB
 
 if TYPE_CHECKING:
     from rota.executors.port import Tell
@@ -71,9 +72,14 @@ def test_sleep_can_be_aborted() -> None:
 
 
 def test_an_unknown_action_fails_by_name() -> None:
-    outcome = run("dance", {})
+    outcome = BuiltinExecutor().run_now(attempt("dance", {})._replace(tab="t"))
+    assert outcome is not None
     assert (outcome.ok, outcome.code) == (False, "unknown_action")
     assert "dance" in outcome.error
+
+
+def test_what_needs_a_tab_and_names_none_is_refused_in_the_documents_words() -> None:
+    assert run("dance", {}) == Outcome(ok=False, code="tab_required", error=NO_TAB)
 
 
 def test_an_unknown_executor_and_one_that_raises_fail_only_their_attempt() -> None:

@@ -167,6 +167,8 @@ def test_a_result_that_became_the_instruction_is_said_as_json(result: Any, messa
         (event(1) + b"data: 2", 2),
         (event(1) + b"data: 2\n", 2),
         (event(1) + b"data: 2\r", 2),
+        (b"data: 1\ndata: 2\n\n", 2),
+        (b'data: {"a": 1}\ndata: {"b": 2}\ndata: [DONE]\n\n', {"b": 2}),
         (event(1) + b"event: end\n", 1),
         (b"\xef\xbb\xbfdata: 1", 1),
         (b"data: null\n\n", None),
@@ -237,7 +239,6 @@ def test_an_empty_stream_fails(data: bytes) -> None:
     [
         b"data: hello\n\n",
         b"data: {broken\n\ndata: [DONE]\n\n",
-        b"data: 1\ndata: 2\n\n",
         b"<html>hello</html>",
         b'{"hello": 1}',
         b" data: 1\n\n",

@@ -79,7 +79,7 @@ LINES = (
     b": data: no",
     b"data: \xef\xbb\xbffour",
 )
-EVENTS = [b"one\ntwo\n three: \xc3\xa9", b"\n", b"\xef\xbb\xbffour"]
+EVENTS = [b"one", b"two", b" three: \xc3\xa9", b"\xef\xbb\xbffour"]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -95,10 +95,44 @@ def test_events_are_the_same_however_the_stream_is_split(end: bytes, last: int) 
 def test_line_ends_may_be_mixed() -> None:
     for first, second, third in product((b"\n", b"\r\n", b"\r"), repeat=3):
         data = b"data: 1" + first + b"data: 2" + second + third + b"data: 3"
-        # after a \r, a \n belongs to it
-        one = [b"1\n2\n3"] if second + third == b"\r\n" else [b"1\n2", b"3"]
         for at in range(len(data) + 1):
-            assert events_of(data[:at], data[at:]) == one
+            assert events_of(data[:at], data[at:]) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "events"),
+    [
+        ([b'{"a": 1}', b'{"b": 2}'], [b'{"a": 1}', b'{"b": 2}']),
+        ([b"{", b'"a": 1', b"}"], [b'{\n"a": 1\n}']),
+        ([b'{"a": 1}', b"[", b"2]"], [b'{"a": 1}', b"[\n2]"]),
+        ([b"not json", b'{"b": 2}'], [b"not json", b'{"b": 2}']),
+        ([b'{"a": 1}', b"[DONE]"], [b'{"a": 1}', b"[DONE]"]),
+        ([b"", b'{"a": 1}'], [b'\n{"a": 1}']),
+    ],
+)
+def test_lines_without_a_blank_one_between_are_events_unless_only_together_they_are_json(
+    lines: list[bytes], events: list[bytes]
+) -> None:
+    data = b"".join(b"data: " + line + b"\n" for line in lines)
+    for end in (b"", b"\n"):
+        for at in range(len(data) + 1):
+            assert events_of(data[:at], data[at:] + end) == events
+
+
+def test_a_stream_without_blank_lines_is_bounded_by_the_event_not_by_the_sum() -> None:
+    stream = EventStream()
+    line = b'data: {"text": "' + b"x" * 10_000 + b'"}\n'
+    found = sum(len(stream.feed(line)) for _ in range(300))
+    assert not stream.is_too_large
+    assert found + len(stream.finish()) == 300
+
+
+def test_an_error_is_known_by_its_name_on_every_line_of_it() -> None:
+    stream = EventStream()
+    stream.feed(b'event: error\ndata: {"a": 1}\ndata: {"b": 2}\n\n')
+    assert stream.error == b'{"b": 2}'
+    stream.feed(b"data: 3\n\n")
+    assert stream.error is None
 
 
 def test_comments_and_events_that_have_passed_take_no_memory() -> None:

@@ -81,7 +81,8 @@ def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | No
 
 def test_the_principal_is_recorded(guarded: Rota) -> None:
     guarded.token = DEV
-    native, tab = guarded.submit_native(action="waits"), guarded.submit("bob", "waits")
+    native = guarded.submit_native(action="waits")
+    tab = guarded.submit("bob", "waits", tabId="t")
     guarded.token = OPS
     guarded.post(f"/v1/tasks/{native}/cancel")
     guarded.post(f"/tasks/{tab}/cancel")

@@ -103,10 +103,52 @@ def test_a_batch_that_does_not_fit_is_refused_whole(serve: Servers, limit: str) 
     assert post(rota, WAITS).status == 429
 
 
-def test_a_batch_that_could_never_fit_is_refused_too(serve: Servers) -> None:
-    rota = serve({"scheduler": {"maxQueueSize": 3}})
-    assert post(rota, *[WAITS] * 4).code == "queue_full"
+@pytest.mark.parametrize("limit", ["maxQueueSize", "maxPerAgent"])
+def test_a_batch_that_could_never_fit_is_told_so_and_by_which_limit(
+    serve: Servers, limit: str
+) -> None:
+    rota = serve({"scheduler": {limit: 3}})
+    answer = post(rota, *[WAITS] * 4)
+    assert (answer.status, answer.code) == (422, "batch_too_large_for_queue")
+    assert answer.json["retryable"] is False
+    assert "retry-after" not in answer.headers
+    assert answer.json["details"] == {"size": 4, "limit": limit, "max": 3}
+    assert "can never fit" in answer.json["error"]
+    assert f"raise scheduler.{limit}" in answer.json["error"]
     assert rota.get("/v1/tasks").json["count"] == 0
+    submit(rota, WAITS, WAITS, WAITS)
+
+
+def test_a_thousand_tasks_of_many_agents_fit_into_the_plain_limits(serve: Servers) -> None:
+    rota = serve()
+    items = [WAITS | {"agentId": f"agent-{n % 10}"} for n in range(BATCH_MAX)]
+    assert rota.post("/v1/batches", {"tasks": items}).status == 202
+    of_one = [WAITS | {"agentId": "ann"}] * BATCH_MAX
+    answer = rota.post("/v1/batches", {"tasks": of_one})
+    assert (answer.status, answer.json["retryable"]) == (422, False)
+    assert "1000 tasks of agent 'ann' can never fit" in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("first", "'ref:first'"), ("0", "0, without quotes"), ("own", None)]
+)
+def test_an_item_named_without_its_mark_is_refused_with_what_was_meant(
+    rota: Rota, name: str, meant: str | None
+) -> None:
+    first = WAITS | {"ref": "first"}
+    other = WAITS | {"ref": "own", "taskId": "own"}
+    answer = post(rota, first, other, WAITS | {"dependsOn": [name]})
+    if meant is None:  # an id that one of them has is no mistake
+        assert answer.status == 202
+        return
+    assert (answer.status, answer.json["details"]["field"]) == (400, "dependsOn")
+    assert f"did you mean {meant}?" in answer.json["error"]
+    assert rota.get("/v1/tasks").json["count"] == 0
+
+
+def test_a_name_that_is_a_task_is_no_mistake_though_an_item_has_it_too(rota: Rota) -> None:
+    assert rota.post("/v1/tasks", {"agentId": "ann", **WAITS, "taskId": "first"}).status == 202
+    assert post(rota, WAITS | {"ref": "first"}, WAITS | {"dependsOn": ["first"]}).status == 202
 
 
 def test_one_bad_item_keeps_the_whole_batch_out(rota: Rota) -> None:

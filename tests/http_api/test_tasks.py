@@ -48,7 +48,7 @@ def test_a_view_leaves_out_what_is_absent(rota: Rota) -> None:
     task = native(rota, rota.submit_native(action="waits-for-a-worker"))
     assert set(task) == {
         "taskId", "agentId", "action", "state", "priority", "executor", "dialect", "attempt",
-        "position", "createdAt",
+        "position", "createdAt", "waitReason",
     }  # fmt: skip
     assert (task["state"], task["executor"], task["dialect"]) == ("ready", "pull", "native")
     assert task["priority"] == 2

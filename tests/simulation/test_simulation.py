@@ -56,6 +56,8 @@ REACHED = [
     "dependency_rejected",
     "restored",
     "restored batch",
+    "browsers_full",
+    "batch_too_large_for_queue",
 ]
 """What there is no event for, or what an event is not enough to tell."""
 

@@ -24,7 +24,8 @@ from aiohttp import web
 from support.clocks import passing
 from support.http_server import ROOT, WITHIN_S, Answer, Client, Rota, Servers, until
 
-from rota.presets import PRESETS, with_presets
+from rota.config import with_presets
+from rota.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,18 +6,21 @@ model at that moment.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from support.sim_outside import SimReply
 from support.sim_work import ACTIONS
 
 from rota.actors import messages as m
 from rota.errors import LogError, StorageUnavailable
 from rota.eventlog.replay import stored_of
+from rota.projections.control import limits_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from support.simulation import World
 
@@ -173,6 +176,8 @@ class Clients:
             true = model.state_of(error.details["taskId"]) == "rejected"
         elif code == "dependency_cycle":
             true = self._is_cycle(error.details["path"], tasks)
+        elif code == "batch_too_large_for_queue":
+            true = self._can_never_fit(tasks)
         elif code == "bad_request":  # the clock went on while the request was under way
             late = [task.deadline for task in tasks if task.deadline is not None]
             true = "in the past" in str(error) and min(late) <= self._latest() + S
@@ -185,6 +190,21 @@ class Clients:
         """Give the latest time that the clock showed while whoever is answered waited."""
         reply = self._world.answering
         return reply.latest if reply is not None else 0
+
+    def _can_never_fit(self, tasks: Sequence[SubmitTask]) -> bool:
+        """Look whether a batch is larger than one of the limits that may have been in force."""
+        agents = Counter(task.agent for task in tasks if task.dialect != "browseros")
+        wides = [limits_from(e["data"]["settings"]) for e in self._settings()]
+        return any(
+            len(tasks) > each.queued or max(agents.values(), default=0) > each.queued_per_agent
+            for each in wides
+        )
+
+    def _settings(self) -> Iterator[dict[str, Any]]:
+        """Give the records that put limits in force."""
+        for item in self._world.log.read(0, 1 << 30):
+            if b'"settings":' in item.body:
+                yield orjson.loads(item.body)
 
     def _is_cycle(self, path: list[str], tasks: Sequence[SubmitTask]) -> bool:
         """Look whether each step of a path is there, as far as it is between known tasks."""

@@ -113,7 +113,8 @@ def judge(world: World) -> None:
     rejected = model.refusals.recorded + model.refusals.counted
     if shard.state.stats.all_time()["rejected"] != rejected:
         world.violated(f"{rejected} were refused, and another number is told")
-    if model.refusals.counted - world.counted_before != world.counted:
+    is_exact = not world.faults.count  # whoever met a fault was told of that instead
+    if is_exact and model.refusals.counted - world.counted_before != world.counted:
         many = model.refusals.counted - world.counted_before
         world.violated(f"{world.counted} were told that they are refused, and {many} are counted")
     for task in model.tasks.values():

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from support.sim_browsers import Browsers
 from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
 
@@ -122,6 +123,8 @@ class ModelTask:
                 caps.append(("push",))
             if event.key:
                 caps.append(("key", event.key))
+            if event.action == "script_run":
+                caps.append(("browsers",))
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
@@ -165,8 +168,9 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in (*RULES, Refusals)}
+        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers)}
         self.refusals: Refusals = rules[Refusals]
+        self.browsers: Browsers = rules[Browsers]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -206,6 +210,8 @@ class Model:
             return dict(self.limits.types).get(name[1], inf)
         if name[0] == "push":
             return self.limits.push
+        if name[0] == "browsers":
+            return self.limits.browsers or inf
         return self.limits.per_key if name[0] == "key" else name[2]
 
     def taken(self) -> Counter[tuple[Any, ...]]:
@@ -401,7 +407,7 @@ class Model:
         if event.task in self.tasks or event.task in self.batches.known:
             self.violated(f"task {event.task} was born twice")
             return
-        total, full = self.waiting_total(), self._is_full(event.agent)
+        total, full = self.waiting_total(), self._is_full(event.agent, event.dialect)
         task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
             if full:
@@ -428,10 +434,12 @@ class Model:
             return "scheduled"
         return "ready"
 
-    def _is_full(self, agent: str) -> bool:
+    def _is_full(self, agent: str, dialect: str) -> bool:
         limits = self.limits
         if self.waiting_total() >= limits.queued:
             return True
+        if dialect == "browseros":  # its document knows no cap per agent
+            return False
         return self.waiting_of(agent) >= limits.queued_per_agent
 
     def _enter(self, task: ModelTask, record: Record) -> None:
@@ -465,7 +473,7 @@ class Model:
             self._assignment(task, exact=exact)
         elif kind == "attempt_interrupted":
             self._interruption(task, event)
-        elif kind == "task_revived" and self._is_full(task.agent):
+        elif kind == "task_revived" and self._is_full(task.agent, task.event.dialect):
             self.violated(f"{task.id} was revived into a full queue")
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")

@@ -254,6 +254,8 @@ class Attempts(Rule):
         if event.code == "interrupted":
             self._interrupted(task, record)
             return
+        if event.code == "max_concurrent_browsers":  # sim_browsers judges it
+            return
         self._valid(task, record)
         if event.code not in ("deadline_exceeded", "internal_fault") and self._may_retry(
             task, event

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 AGENTS = ("ann", "bob", "cyd", "dan", "eve")
 ACTIONS = ("echo", "sleep", "scan", "post")
+BROWSING = ("browser_start", "browser_start", "browser_stop", "browser_stop_all", "script_run")
 EXECUTORS = ("builtin", "builtin", "web")
 HOSTS = ("http://one.test/hook", "http://two.test/hook", "http://three.test/hook")
 CURVES = ("exponential", "quadratic", "linear", "fixed")
@@ -37,6 +38,7 @@ class Work:
         """Draw the run's character."""
         self.rng = rng
         self.odds = {
+            "browsing": rng.choice((0.0, 0.0, 0.3, 0.8)),
             "late": rng.choice((0.0, 0.3, 0.8)),
             "repeat": rng.choice((0.0, 0.05, 0.3)),
             "deadline": rng.choice((0.0, 0.1, 0.5)),
@@ -85,6 +87,7 @@ class Work:
             aging_ms=rng.choice((0, 0, 0, 500, 10_000)),
             ended=rng.choice((0, 1, 5, 1000)),
             ended_bytes=rng.choice((0, 2500, 20_000)),
+            browsers=rng.choice((0, 1, 2, 5)) if self.odds["browsing"] else 0,
         )
 
     # -- one task ------------------------------------------------------------------------------
@@ -95,7 +98,7 @@ class Work:
         params: dict[str, Any] = {}
         command = SubmitTask(
             rng.choice(self.agents),
-            rng.choice(ACTIONS),
+            rng.choice(BROWSING if self.is_drawn("browsing") else ACTIONS),
             "pull" if self.is_drawn("pull") else rng.choice(EXECUTORS),
             priority=rng.choice((2, 2, 2, 0, 1, 3)),
             callback=rng.choice(HOSTS) if self.is_drawn("callback") else None,
@@ -109,6 +112,7 @@ class Work:
             queue_timeout_ms=rng.randrange(1, 8000) if self.is_drawn("queue_timeout") else None,
             not_before=now + rng.randrange(-S, 6 * S) if self.is_drawn("not_before") else None,
             preempt=self.is_drawn("preempt"),
+            dialect="browseros" if rng.random() < 0.1 else "native",
         )
         if not is_item:
             command = self._keyed(command, params)
@@ -178,6 +182,7 @@ class Work:
         rng = self.rng
         shape = rng.choice(SHAPES)
         tasks = [self.task(now, recent, is_item=True) for _ in range(rng.choice((1, 2, 3, 4, 7)))]
+        tasks = [task._replace(dialect=tasks[0].dialect) for task in tasks]
         tasks = [self._item(task, at, len(tasks), shape, recent) for at, task in enumerate(tasks)]
         return self._together(tasks), shape
 
@@ -198,6 +203,7 @@ class Work:
             key, digest = self._idempotency(rng.choice("bbbi"))
         return SubmitBatch(
             tuple(tasks),
+            tasks[0].dialect,
             parallelism=rng.choice((None, 1, 2)),
             callback=rng.choice(HOSTS) if self.is_drawn("callback") else None,
             by="sim",

@@ -210,6 +210,8 @@ class World:
         if state.backlog.total != model.waiting_total():
             self.violated(f"{state.backlog.total} are counted as waiting, not as many wait")
         sim_memory.check_kept(self, shard)
+        if set(state.browsers.held) != model.browsers.held:
+            self.violated("the browsers that are held are not those that were started")
         if self.verbose:
             self.trace("record %d: %s", record.seq, record.event)
 

@@ -1,7 +1,8 @@
 """Bare /tasks, which two documents own: says who is meant.
 
 A body with `instruction` is BrowserOS's, one with `agentId` or `action` is PinchTab's, both is an
-error. What is there already speaks the dialect it came in by.
+error. What is there already speaks the dialect it came in by. With `scheduler.enabled = false`
+there is no PinchTab here: only BrowserOS's tasks are taken and shown.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rota.config import LIST_ROWS_MAX
 from rota.errors import InvalidRequest
 from rota.http.dialects import browseros, pinchtab
+from rota.http.problems import HttpProblem
 from rota.http.tables import answer_list
 
 if TYPE_CHECKING:
@@ -42,10 +44,17 @@ def _is_browseros(raw: Any) -> bool:
 
 
 def _speaker(call: Call, *, is_browseros: bool) -> Any:
-    """Give who answers; errors, too, are in their words."""
+    """Give who answers; errors, too, are in their words. Raises HttpProblem."""
     found = browseros if is_browseros else pinchtab
     call.dialect = found.NAME
+    if not is_browseros and _is_disabled(call):
+        msg = "PinchTab's scheduler is disabled here (scheduler.enabled = false)"
+        raise HttpProblem(404, "scheduler_disabled", msg)
     return found
+
+
+def _is_disabled(call: Call) -> bool:
+    return not call.app.settings.scheduler.enabled
 
 
 async def submit(call: Call) -> Any:
@@ -62,7 +71,7 @@ async def submit_batch(call: Call) -> Any:
 
 async def list_all(call: Call) -> Any:
     """GET /tasks."""
-    is_one_view = call.query("view") == browseros.NAME
+    is_one_view = call.query("view") == browseros.NAME or _is_disabled(call)
     return await answer_list(
         call,
         browseros.NATIVE if is_one_view else pinchtab.NATIVE,
@@ -71,12 +80,14 @@ async def list_all(call: Call) -> Any:
         rows=LIST_ROWS_MAX,
         rows_max=LIST_ROWS_MAX,
         hide_rejected=frozenset({browseros.NAME}),
+        dialect=browseros.NAME if _is_disabled(call) else None,
     )
 
 
 async def get_one(call: Call) -> Any:
     """GET /tasks/{id}."""
     task_id = call.params["id"]
+    _speaker(call, is_browseros=call.bridge.task(task_id).dialect == browseros.NAME)
     found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), view))
     return call.json(found)
 

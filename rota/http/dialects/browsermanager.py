@@ -15,19 +15,23 @@ import orjson
 
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
+from rota.domain.browsers import STOP_ALL
 from rota.domain.commands import SubmitTask
 from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
+from rota.http.dialects.job_pages import numbered_page
 from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
 from rota.http.problems import reworded
 from rota.http.submissions import admitted, keyed, written
 from rota.http.tables import shown_list
+from rota.http.views import add_wait
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
+    from rota.config import TypeSettings
     from rota.domain.task import Task
     from rota.http.call import Call
 
@@ -99,6 +103,7 @@ def view(task: Task) -> dict[str, Any]:
 
 def _add_course(shown: dict[str, Any], task: Task) -> None:
     """Add how a job went, as far as it went."""
+    add_wait(shown, task)
     if task.state is TaskState.SCHEDULED:
         shown["nextRetryAt"] = rfc3339(task.next_at)
     if task.notes is not None and task.notes.progress is not None:
@@ -152,10 +157,7 @@ def _command(
         known = ", ".join(sorted(settings.types)) or "none: start with --preset browsermanager"
         msg = f"unknown job type '{job_type[:100]}'; there are {known}"
         raise InvalidRequest(msg, code="unknown_type", details={"field": "jobType"})
-    timeout_ms = body.timeoutMs or kind.timeout_ms
-    if timeout_ms is not None and timeout_ms > kind.timeout_ms_max:
-        msg = f"field 'timeoutMs': is more than {kind.timeout_ms_max}, the most for {job_type}"
-        raise InvalidRequest(msg, details={"field": "timeoutMs"})
+    timeout_ms = _timeout_ms(body, kind, job_type)
     retry = kind.retry
     if body.maxRetries is not None:
         retry = _with_retries(retry, body.maxRetries, job_type)
@@ -174,6 +176,20 @@ def _command(
         retry=written(retry),
         queue_timeout_ms=kind.queue_timeout_ms,
     )
+
+
+def _timeout_ms(body: JobFields, kind: TypeSettings, job_type: str) -> int | None:
+    """Read how long an attempt may take, in milliseconds or in seconds. Raises InvalidRequest."""
+    given, field, most = body.timeoutMs, "timeoutMs", kind.timeout_ms_max
+    problem = f"is more than {most}, the most for {job_type}"
+    if body.timeoutSeconds is not None:
+        given, field = max(1, round(body.timeoutSeconds * 1000)), "timeoutSeconds"
+        problem = f"is more than {most / 1000:g}, the most for {job_type}"
+        if body.timeoutMs not in (None, given):
+            given, problem = most + 1, "says another time than timeoutMs"
+    if given is not None and given > most:
+        raise InvalidRequest(f"field '{field}': {problem}", details={"field": field})
+    return given or kind.timeout_ms
 
 
 def _with_retries(retry: RetrySettings | None, count: int, job_type: str) -> RetrySettings:
@@ -197,9 +213,10 @@ async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any)
 
 async def submit_by_path(call: Call) -> Any:
     """POST to a configured path: the path says the type, the body is the payload."""
-    raw = await call.parsed()
-    body = call.validate(EnvBody, raw)
     job_type = call.bridge.settings.browsermanager.routes[call.path]
+    may_be_empty = job_type == STOP_ALL and not call.request.can_read_body
+    raw = {} if may_be_empty else await call.parsed()
+    body = call.validate(EnvBody, raw)
     payload = {k: v for k, v in raw.items() if k not in JobFields.model_fields}
     command = _command(call, body, job_type, body.profileId or body.id, payload)
     return await _enqueue(call, command, body.idempotencyKey, raw)
@@ -218,7 +235,9 @@ async def submit(call: Call) -> Any:
 
 
 async def list_all(call: Call) -> Any:
-    """GET /api/jobs: the newest first, a page at a time."""
+    """GET /api/jobs: the newest first, a page at a time, by cursor or by number."""
+    if call.query("page") or call.query("pageSize"):
+        return _ok(call, await numbered_page(call, NATIVE, NAME, view))
     jobs, cursor = await shown_list(
         call,
         NATIVE,

@@ -24,8 +24,9 @@ from rota.errors import InvalidRequest
 from rota.http.dialects.models import BrowserOSBatch, BrowserOSBody
 from rota.http.models import PRIORITY_WORDS
 from rota.http.problems import native_body, reworded
-from rota.http.submissions import admitted, keyed, written
+from rota.http.submissions import admitted, keyed, note_wait, written
 from rota.http.tables import SLICE_TASKS
+from rota.http.views import add_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +100,7 @@ def view(task: Task) -> dict[str, Any]:
         shown["llmConfig"] = params["llmConfig"]
     if task.state is BLOCKED:
         shown["waitingFor"] = sorted(task.waits or ())
+    add_wait(shown, task)
     if task.state is SCHEDULED:
         shown["nextAttemptAt"] = rfc3339(task.next_at)
     if task.notes is not None and task.notes.progress is not None:
@@ -244,7 +246,7 @@ def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
     params: dict[str, Any] = {"instruction": body.instruction}
     if body.llmConfig is not None:
         params["llmConfig"] = body.llmConfig
-    return SubmitTask(
+    command = SubmitTask(
         settings.browseros.agent,
         CHAT,
         kind.executor,
@@ -263,6 +265,8 @@ def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
         queue_timeout_ms=kind.queue_timeout_ms,
         preempt=body.preempt,
     )
+    note_wait(command, "chat")
+    return command
 
 
 async def submit(call: Call, raw: Any) -> Any:

@@ -13,6 +13,7 @@ from rota.config import (
     PINCHTAB_BATCH_MAX,
     RETRY_ATTEMPTS_MAX,
     RETRY_MS_MAX,
+    TIMEOUT_MS_MAX,
 )
 from rota.http.models import (
     Action,
@@ -115,6 +116,9 @@ class JobFields(DialectBody):
     priority: Priority = 2
     idempotencyKey: Key | None = None
     timeoutMs: TimeoutMs | None = None
+    timeoutSeconds: Annotated[int | float, Field(gt=0, le=TIMEOUT_MS_MAX / 1000)] | None = Field(
+        None, description="the same, in seconds"
+    )
     maxRetries: int | None = Field(None, ge=0, le=RETRY_ATTEMPTS_MAX - 1)
     callbackUrl: Url | None = None
     webhookUrl: Url | None = None

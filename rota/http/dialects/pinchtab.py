@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.actors.messages import Admitted, Refused
+from rota.clock import rfc3339
 from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.admission import check_ahead
 from rota.domain.task import TaskState
@@ -20,7 +21,7 @@ from rota.http import views
 from rota.http.agents import busiest_agents, busiest_queues
 from rota.http.dialects.models import PinchTabBatch, PinchTabBody
 from rota.http.problems import reworded
-from rota.http.submissions import command_from, keyed, submit_one
+from rota.http.submissions import command_from, keyed, note_wait, submit_one
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def view(task: Task) -> dict[str, Any]:
         "state": STATES[task.state],
     }
     views.add_common(shown, task)
+    if task.begun_at:  # the document's is the first execution, not the latest
+        shown["startedAt"] = rfc3339(task.begun_at)
+        if task.finished_at:
+            shown["latencyMs"] = (task.finished_at - task.begun_at) // 1000
     if task.error is not None:
         shown["error"] = task.error
     return shown
@@ -83,6 +88,7 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
 
 def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: int) -> SubmitTask:
     command = command_from(call, body, agent, NAME, callback_url, now)
+    note_wait(command, "tab")
     if command.deadline is None:
         command = command._replace(deadline=now + PINCHTAB_DEADLINE_S * 1_000_000)
     return command

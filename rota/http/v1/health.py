@@ -11,7 +11,6 @@ from prometheus_client.registry import Collector
 from rota import __version__
 from rota.actors.failover import Phase
 from rota.clock import US_PER_S, monotonic_s, rfc3339
-from rota.domain.commands import BROWSERS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +55,7 @@ def _figures(shard: Shard, now: int) -> dict[str, Any]:
             "max_concurrent": limits.inflight,
         },
         "browsers": {
-            "active": shard.state.slots.of_limit(BROWSERS_LIMIT),
+            "active": len(shard.state.browsers.held),
             "max": limits.browsers or limits.inflight,
         },
     }

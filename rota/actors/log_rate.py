@@ -1,0 +1,44 @@
+"""A bound on how often one thing is said in the process's log.
+
+What strangers cause must not fill a disk: of many lines in a short time only the first few are
+written, and the next one that is written says how many were left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota.clock import monotonic_s
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+
+class LogRate:
+    """Lets through so many lines in each span of time."""
+
+    def __init__(
+        self, lines_max: int, span_s: float, clock: Callable[[], float] = monotonic_s
+    ) -> None:
+        """Begin with all of a span's lines to give."""
+        self._lines_max = lines_max
+        self._span_s = span_s
+        self._clock = clock
+        self._since = float("-inf")
+        self._said = self._left_out = 0
+
+    def warn(self, logger: logging.Logger, message: str, *values: object) -> None:
+        """Write a line, or count it if there were enough of late."""
+        now = self._clock()
+        if now - self._since >= self._span_s:
+            self._since, self._said = now, 0
+        if self._said >= self._lines_max:
+            self._left_out += 1
+            return
+        self._said += 1
+        if self._left_out:
+            message += " (%d lines like this one were left out before it)"
+            values = (*values, self._left_out)
+            self._left_out = 0
+        logger.warning(message, *values)

@@ -1,0 +1,83 @@
+"""One name for each setting, however it is spelt.
+
+A key of the configuration has several spellings: camelCase, snake_case, a document's own word for
+it. All of them are in the models (rota.config), and nowhere else. `canonical` rewrites a parsed
+file so that every key has the one spelling that `rota config` prints; presets, the file and the
+environment can then be laid over each other key by key. Two spellings of one key that say
+different things are an error. What is not known stays as it is, for the models to complain of.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel
+
+from rota.errors import ConfigError
+
+NAME_SHOWN_MAX = 100
+
+
+def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Give a table of the file with its keys, and those inside, spelt one way. Raises ConfigError.
+
+    What means `as it was` is left out, so that it hides nothing of what lies under it.
+    """
+    known = spellings(model)
+    found: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for key, value in table.items():
+        name = known.get(key, key)
+        inner = model.model_fields.get(_fields(model).get(name, ""))
+        path = f"{where}.{key}" if where else str(key)[:NAME_SHOWN_MAX]
+        fresh = _inside(inner.annotation, value, path) if inner is not None else value
+        if name in found and found[name] != fresh:
+            msg = f"{where or 'the file'}: {given[name]} and {key} are one setting, given twice"
+            raise ConfigError(msg, hint="leave one of them out")
+        found[name] = fresh
+        given.setdefault(name, key)
+    return without_zeros(found) if getattr(model, "ignores_zeros", False) else found
+
+
+def without_zeros(table: dict[str, Any]) -> dict[str, Any]:
+    """Drop zero numbers and empty strings: they mean `as it was` (port 0 is a free port)."""
+    return {
+        key: value
+        for key, value in table.items()
+        if value != "" and (value != 0 or value is False or key == "port")
+    }
+
+
+@cache
+def spellings(model: type[BaseModel]) -> dict[str, str]:
+    """Give every spelling of every key of a table, and the one that is printed."""
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        printed = field.serialization_alias or field.alias or name
+        aliases: list[Any] = [name, printed, field.alias]
+        given = field.validation_alias
+        aliases += given.choices if isinstance(given, AliasChoices) else [given]
+        found |= {alias: printed for alias in aliases if isinstance(alias, str)}
+    return found
+
+
+@cache
+def _fields(model: type[BaseModel]) -> dict[str, str]:
+    """Give the field behind each printed name."""
+    known = spellings(model)
+    return {known[name]: name for name in model.model_fields}
+
+
+def _inside(annotation: Any, value: Any, where: str) -> Any:
+    """Rewrite what a key holds, if that is a table of settings or a table of such tables."""
+    if not isinstance(value, dict):
+        return value
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return canonical(annotation, value, where)
+    parts = get_args(annotation)
+    if get_origin(annotation) is dict:  # its keys are names that people chose
+        return {key: _inside(parts[1], each, f"{where}.{key}") for key, each in value.items()}
+    for part in parts:
+        value = _inside(part, value, where)
+    return value
