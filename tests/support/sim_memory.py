@@ -101,7 +101,7 @@ def check_forgotten(world: World) -> None:
     """Look at a moment at which everything due has happened: what is over has left memory."""
     state, now = world.shard.state, world.shard.journal.now()
     for task in state.tasks:
-        if task.state.value in FINAL and task.finished_at + state.tasks.ttl_us <= now:
+        if task.state.value in FINAL and task.finished_at + state.tasks.ttl_us + S <= now:
             world.violated(f"{task.id} ended too long ago to be in memory still")
     if world.shard.archive._attic:
         world.violated("what is durable is held on to")
