@@ -174,7 +174,8 @@ class WebhookSettings(Section):
     secret: str | tuple[str, ...] = ()
     timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 10_000
     attempts: Annotated[int, Field(ge=1, le=50)] = 6
-    parallel: Annotated[int, Field(ge=1, le=1000)] = 16
+    parallel: Annotated[int, Field(ge=1, le=1000)] = 128
+    per_host: Annotated[int, Field(ge=1, le=1000)] = 16
 
     @property
     def secrets(self) -> tuple[str, ...]:

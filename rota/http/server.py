@@ -132,7 +132,6 @@ class Server:
             secrets=s.webhooks.secrets,
             timeout_s=s.webhooks.timeout_ms / 1000,
             clock=clock,
-            parallel_max=s.webhooks.parallel,
         )
         log = LmdbLog(
             s.server.data_dir,
@@ -152,6 +151,7 @@ class Server:
             courier=self._courier,
             tries_max=s.webhooks.attempts,
             deliveries_max=s.webhooks.parallel,
+            deliveries_per_host=s.webhooks.per_host,
             snapshot_every=s.server.snapshot_every_events,
             on_fatal=self._fatal,
         )

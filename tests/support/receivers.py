@@ -27,9 +27,10 @@ class Request(NamedTuple):
 class Receiver:
     """What one listener saw."""
 
-    def __init__(self, answer: bytes | Answer) -> None:
-        """Answer every request in the same way."""
+    def __init__(self, answer: bytes | Answer, *, keeps: bool = False) -> None:
+        """Answer every request in the same way, one a connection unless it `keeps` them."""
         self._answer = answer
+        self._keeps = keeps
         self.port = 0
         self.connections = 0
         self.open_now = 0
@@ -59,6 +60,8 @@ class Receiver:
         try:
             with suppress(OSError, asyncio.IncompleteReadError):
                 await self._serve_one(reader, writer)
+                while self._keeps:
+                    await self._serve_one(reader, writer)
         finally:
             self.open_now -= 1
             writer.close()
@@ -93,11 +96,11 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(
-    answer: bytes | Answer = OK, host: str = "127.0.0.1"
+    answer: bytes | Answer = OK, host: str = "127.0.0.1", port: int = 0, *, keeps: bool = False
 ) -> AsyncIterator[Receiver]:
-    """Listen on a free port of `host` until the block ends."""
-    receiver = Receiver(answer)
-    server = await asyncio.start_server(receiver.serve, host, 0)
+    """Listen on a port of `host`, a free one unless named, until the block ends."""
+    receiver = Receiver(answer, keeps=keeps)
+    server = await asyncio.start_server(receiver.serve, host, port)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

@@ -19,7 +19,7 @@ from pykka import ActorRegistry
 from support import sim_rules
 from support.sim_clients import Clients
 from support.sim_model import Model
-from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
+from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
@@ -218,6 +218,7 @@ class World:
             courier=self.courier,
             tries_max=self.rng.choice((1, 3, 6)),
             deliveries_max=DELIVERIES_MAX,
+            deliveries_per_host=PER_HOST_MAX,
             snapshot_every=self.snapshot_every,
             new_id=self.new_id,
             draw=self.draw,

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.registry import Collector
 
 from rota import __version__
+from rota.actors.runtime import body_of
 from rota.clock import rfc3339
 from rota.domain.commands import BROWSERS_LIMIT
 
@@ -40,6 +41,10 @@ async def health(call: Call) -> Any:
         "browsers": {
             "active": shard.state.slots.of_limit(BROWSERS_LIMIT),
             "max": limits.browsers or limits.inflight,
+        },
+        "callbacks": {
+            "pending": len(shard.state.deliveries.pending),
+            "oldest_seconds": body_of(shard.webhook).oldest_s(now),
         },
         "db": "unavailable" if shard.degraded else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
@@ -104,6 +109,18 @@ class ShardCollector(Collector):
         yield callbacks
         yield GaugeMetricFamily(
             "rota_callbacks_pending", "Callbacks owed", len(state.deliveries.pending)
+        )
+        webhook = body_of(self._shard.webhook)
+        yield GaugeMetricFamily(
+            "rota_callbacks_waiting", "Callbacks that wait for a place", webhook.receivers.waiting
+        )
+        yield GaugeMetricFamily(
+            "rota_callbacks_sending", "Callbacks being sent", webhook.receivers.active
+        )
+        yield GaugeMetricFamily(
+            "rota_callbacks_oldest_seconds",
+            "How long the oldest callback has been owed",
+            webhook.oldest_s(self._shard.journal.now()),
         )
         yield GaugeMetricFamily("rota_log_seq", "Last recorded event", state.seq)
         durable = self._shard.journal.durable_seq
