@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -20,6 +20,9 @@ from rota.domain.commands import Limits
 from rota.domain.retry import RetryPolicy
 from rota.errors import ConfigError
 from rota.presets import with_presets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -339,13 +342,18 @@ def parse_settings(data: Any) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part)[:100] for part in first["loc"])
-        problem = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            problem = "no such setting"
-        msg = f"{where}: {problem}" if where else problem
-        raise ConfigError(msg, hint="`rota config` prints every setting") from None
+        problems = [_problem(each) for each in error.errors(include_url=False, include_input=False)]
+        hint, details = "`rota config` prints every setting", {"problems": problems}
+        raise ConfigError(problems[0], hint=hint, details=details) from None
+
+
+def _problem(found: Mapping[str, Any]) -> str:
+    """Say what is wrong with one key."""
+    where = ".".join(str(part)[:100] for part in found["loc"])
+    problem = str(found["msg"]).removeprefix("Value error, ")
+    if found["type"] == "extra_forbidden":
+        problem = "no such setting"
+    return f"{where}: {problem}" if where else problem
 
 
 def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:

@@ -25,7 +25,7 @@ from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import decide_result, decide_start, decide_timeout
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import Results
-from rota.domain.notes import decide_notes
+from rota.domain.notes import check_token, decide_notes
 from rota.domain.task import IN_FLIGHT
 from rota.errors import InvalidRequest, NotFound, RequestError
 from rota.eventlog.crash_points import reach
@@ -162,6 +162,7 @@ class WorkerPool(CooperativeActor):
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})
+            check_token(task, message.token)
             events = decide_notes(task, message.lines, message.level, message.progress, strict=True)
         except RequestError as error:
             self._journal.refuse(message.reply, error)

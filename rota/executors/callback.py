@@ -76,6 +76,18 @@ def sign(secret: str | Sequence[str], delivery_id: str, timestamp_s: int, body: 
     return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)
 
 
+def check_secrets(secrets: Sequence[str]) -> None:
+    """Refuse secrets that cannot sign. Raises ConfigError."""
+    try:
+        empty = not all(_key(secret) for secret in secrets)
+    except binascii.Error as exc:
+        msg = "webhooks.secret begins with whsec_ but the rest is not base64"
+        raise ConfigError(msg) from exc
+    if empty:
+        msg = "webhooks.secret is empty"
+        raise ConfigError(msg, hint="leave it out to send callbacks unsigned")
+
+
 def _key(secret: str) -> bytes:
     """Give the bytes of a secret; one that begins with whsec_ is base64."""
     if not secret.startswith(_SECRET_PREFIX):
@@ -98,14 +110,7 @@ class CallbackSender:
         """Sign with every one of `secrets`: two while one replaces the other."""
         self._guard = guard
         self._secrets = tuple(secrets)
-        try:
-            empty = not all(_key(secret) for secret in self._secrets)
-        except binascii.Error as exc:
-            msg = "webhooks.secret begins with whsec_ but the rest is not base64"
-            raise ConfigError(msg) from exc
-        if empty:
-            msg = "webhooks.secret is empty"
-            raise ConfigError(msg, hint="leave it out to send callbacks unsigned")
+        check_secrets(self._secrets)
         self._timeout_s = timeout_s
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None

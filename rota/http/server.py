@@ -35,7 +35,7 @@ from rota.http.callbacks import renderers
 from rota.http.handlers import EventHandlers, load_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from rota.config import Settings
@@ -54,6 +54,12 @@ WATCH_STEP_MS = 1000
 
 def check_exposed(settings: Settings) -> None:
     """Refuse to listen beyond loopback without tokens. Raises ConfigError."""
+    for problem in exposures(settings):
+        raise problem
+
+
+def exposures(settings: Settings) -> Iterator[ConfigError]:
+    """Say what lets in whom it should not."""
     server = settings.server
     try:
         is_local = ipaddress.ip_address(server.host).is_loopback
@@ -61,11 +67,11 @@ def check_exposed(settings: Settings) -> None:
         is_local = server.host == "localhost"
     if not is_local and not server.tokens:
         msg = f"listening on {server.host} would let anybody in"
-        raise ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
+        yield ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
     for name, token in server.tokens.items():
         if len(token) < 16:
             msg = f"server.tokens.{name} is shorter than 16 characters"
-            raise ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
+            yield ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
 
 
 class Server:
