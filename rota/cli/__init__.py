@@ -17,6 +17,7 @@ import click
 
 from rota import __version__
 from rota.cli.output import complain
+from rota.cli.suggestions import SuggestingGroup
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ COMMANDS = {
     "batch": "batches",
     "pause": "pauses",
     "resume": "pauses",
+    "agents": "agents",
+    "limits": "limits",
     "types": "figures",
     "stats": "figures",
     "events": "events",
@@ -44,7 +47,7 @@ COMMANDS = {
 """Every command, and the module of this package it is in (as `<command>_command`)."""
 
 
-class Commands(click.Group):
+class Commands(SuggestingGroup):
     """A group that imports its commands when they are asked for."""
 
     def list_commands(self, ctx: Context) -> list[str]:
@@ -79,4 +82,7 @@ def main() -> None:
     rota serve                            start a server
     rota submit echo --agent me --wait    give it a task, see what became of it
     rota COMMAND --help                   more of each command, with an example
+
+    Commands find their server by --url and --token, or by ROTA_URL and ROTA_TOKEN in the
+    environment.
     """

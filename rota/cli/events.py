@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EVENTS = 100
 PAGE_ROWS_MAX = 1000
+MOMENTS = frozenset({"deadline", "not_before", "dedup_until", "until", "next_at"})
+"""The fields of events that are moments; people read them as such."""
 
 
 @click.command("events")
@@ -81,7 +83,11 @@ def events_command(
 
 def line_of(event: dict[str, Any]) -> str:
     """Show an event on one line."""
-    data = json.dumps(event.get("data", {}), ensure_ascii=False, separators=(",", ":"))
+    told = {
+        name: rfc3339(value) if name in MOMENTS and isinstance(value, int) else value
+        for name, value in event.get("data", {}).items()
+    }
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
     about = [event[name] for name in ("task", "agent") if name in event]
     parts = (f"{event['seq']:>8}", rfc3339(event["at"]), event["kind"], *about, data)
     return " ".join(clean(part) for part in parts)

@@ -262,9 +262,13 @@ class RotaClient:
         """Say what is paused."""
         return self._get("/v1/scheduler")
 
-    def agents(self) -> Json:
-        """Give the agents, with what each has waiting and in flight."""
-        return self._get("/v1/agents")
+    def agents(self, *, cursor: str | None = None, limit: int | None = None) -> Json:
+        """Give a page of the agents, with what each has waiting and in flight."""
+        return self._get("/v1/agents", cursor=cursor, limit=limit)
+
+    def change_limits(self, **scheduler: Any) -> Json:
+        """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
+        return self._post("/v1/config/reload", {"scheduler": scheduler})
 
     def types(self) -> Json:
         """Give the types of tasks, with their settings and what each has in flight."""

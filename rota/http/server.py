@@ -173,8 +173,12 @@ class Server:
         gc.set_threshold(*GC_THRESHOLDS)
         self.app = App(Bridge(self.shard, s, guard), s, self.config_path)
 
-    async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until a signal says stop."""
+    async def run(
+        self,
+        ready: Callable[[], None] | None = None,
+        stopping: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve until a signal says stop; `stopping` is told of it before anything is stopped."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -182,6 +186,8 @@ class Server:
         if ready is not None:
             ready()
         await self._stop.wait()
+        if stopping is not None:
+            stopping()
         await self.stop(self.settings.server.grace_s)
 
     async def stop(self, grace_s: float) -> None:
