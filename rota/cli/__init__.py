@@ -6,6 +6,7 @@ what to do next, and an exit code.
 
     0 done   1 refused, not found, unreachable, unusable   2 wrong usage
     3 the storage failed under a running server            4 verification failed
+    130 a second Ctrl-C ended a server at once
 """
 
 from __future__ import annotations
