@@ -79,3 +79,9 @@ def test_one_task_on_a_terminal_keeps_its_long_values(server, client):
     shown = typed_at(80, "get", task, url=server.url)
     assert all(len(line) <= 80 for line in shown)
     assert "".join(line.strip() for line in shown).count("x" * 300) >= 1
+
+
+def test_types_fit_a_terminal(server):
+    shown = typed_at(80, "types", url=server.url)
+    assert all(len(line) <= 80 for line in shown)
+    assert "maxConcurrent" in shown[0]
