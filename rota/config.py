@@ -22,7 +22,7 @@ from rota.environment import with_environment
 from rota.errors import ConfigError
 from rota.presets import layered
 from rota.setting_names import canonical, without_zeros
-from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, first_wrong, known_only
+from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, all_wrong, known_only
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -181,7 +181,8 @@ class WebhookSettings(Section):
     secret: str | tuple[str, ...] = ()
     timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 10_000
     attempts: Annotated[int, Field(ge=1, le=50)] = 6
-    parallel: Annotated[int, Field(ge=1, le=1000)] = 16
+    parallel: Annotated[int, Field(ge=1, le=1000)] = 128
+    per_host: Annotated[int, Field(ge=1, le=1000)] = 16
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -356,11 +357,16 @@ def parse_settings(data: Any) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        kind, where, problem = first_wrong(error)
-        if kind in ("extra_forbidden", UNKNOWN):
-            problem = "no such setting"
-        msg = f"{where}: {problem}" if where else problem
-        raise ConfigError(msg, hint="`rota config` prints every setting") from None
+        problems = [_problem(*each) for each in all_wrong(error)]
+        hint, details = "`rota config` prints every setting", {"problems": problems}
+        raise ConfigError(problems[0], hint=hint, details=details) from None
+
+
+def _problem(kind: str, where: str, problem: str) -> str:
+    """Say what is wrong with one key."""
+    if kind in ("extra_forbidden", UNKNOWN):
+        problem = "no such setting"
+    return f"{where}: {problem}" if where else problem
 
 
 def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, Any]:

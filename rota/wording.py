@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
@@ -98,14 +98,21 @@ def _known(model: type[BaseModel]) -> frozenset[str]:
 
 def first_wrong(error: ValidationError) -> tuple[str, str, str]:
     """Give the first thing that is wrong: its kind, its place, and what is wrong with it."""
-    errors = error.errors(include_url=False, include_input=False)
-    place = place_of(errors[0])
-    same = [each for each in errors if place_of(each) == place]
-    chosen = next((each for each in same if each["type"] not in _TYPES), None)
-    if chosen is None:
-        wanted = dict.fromkeys(_TYPES[each["type"]] for each in same)
-        return errors[0]["type"], place, f"must be {' or '.join(wanted)}"
-    return chosen["type"], place, _rule(chosen)
+    return next(all_wrong(error))
+
+
+def all_wrong(error: ValidationError) -> Iterator[tuple[str, str, str]]:
+    """Give everything that is wrong, once for each place."""
+    places: dict[str, list[ErrorDetails]] = {}
+    for each in error.errors(include_url=False, include_input=False):
+        places.setdefault(place_of(each), []).append(each)
+    for place, same in places.items():
+        chosen = next((each for each in same if each["type"] not in _TYPES), None)
+        if chosen is None:
+            wanted = dict.fromkeys(_TYPES[each["type"]] for each in same)
+            yield same[0]["type"], place, f"must be {' or '.join(wanted)}"
+        else:
+            yield chosen["type"], place, _rule(chosen)
 
 
 def _rule(error: ErrorDetails) -> str:

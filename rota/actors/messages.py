@@ -266,7 +266,10 @@ class AttemptNoted(NamedTuple):
 
 
 class NoteTask(NamedTuple):
-    """Somebody outside adds log lines, or a report of progress, to a task."""
+    """Somebody outside adds log lines, or a report of progress, to a task.
+
+    With a `token` it speaks for an attempt, and is refused unless that is the running one.
+    """
 
     task: str
     lines: tuple[str, ...]
@@ -274,6 +277,7 @@ class NoteTask(NamedTuple):
     progress: Any
     by: str
     reply: Reply
+    token: int | None = None
 
 
 # -- to the DependencyActor

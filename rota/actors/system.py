@@ -82,7 +82,8 @@ class Shard:
         runner: AttemptRunner,
         courier: Courier,
         tries_max: int = 6,
-        deliveries_max: int = 16,
+        deliveries_max: int = 128,
+        deliveries_per_host: int = 16,
         snapshot_every: int = 100_000,
         new_id: Callable[[], str] | None = None,
         draw: Callable[[], float] = random,
@@ -102,7 +103,7 @@ class Shard:
         self._runner = runner
         self._courier = courier
         self._tries_max = tries_max
-        self._deliveries_max = deliveries_max
+        self._deliveries = (deliveries_per_host, deliveries_max)
         self._new_id = new_id or self._draw_id
         self._new_uuid = new_id or (lambda: ids.uuid(self.journal.now()))
         self._draw = draw
@@ -165,7 +166,8 @@ class Shard:
             journal,
             self._courier,
             tries_max=self._tries_max,
-            parallel_max=self._deliveries_max,
+            per_host_max=self._deliveries[0],
+            parallel_max=self._deliveries[1],
             find=self.archive.either,
         )
         self.admission = AdmissionActor.start(

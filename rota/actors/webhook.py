@@ -1,21 +1,20 @@
 """Webhooks: delivers callbacks.
 
 In: deliveries that are due (the task's or batch's end is durable), reports of tries. Out:
-`delivery_succeeded`, `delivery_failed`, `delivery_abandoned`. Keeps two tries at most at one host
-at a time and a bound over all hosts; the rest waits its turn here, and nothing is dropped. One
-slow host does not hold up the others.
+`delivery_succeeded`, `delivery_failed`, `delivery_abandoned`. How many are sent at once, and whose
+turn it is, is decided in `domain/receivers.py`; the rest waits here, and nothing is dropped.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from rota.actors.messages import CallbackReported, DeliverCallback, Drain
 from rota.actors.runtime import CooperativeActor
 from rota.domain.delivery import DeliveryReport, decide_delivery
+from rota.domain.receivers import Receivers
 from rota.eventlog.crash_points import reach
 
 if TYPE_CHECKING:
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
     from rota.actors.runtime import Runtime
     from rota.domain.batch import Batch
     from rota.domain.delivery import Delivery
+    from rota.domain.receivers import Standing
     from rota.domain.task import Task
 
 logger = logging.getLogger("rota.webhook")
-
-PER_HOST_MAX = 2
 
 
 class Courier(Protocol):
@@ -52,6 +50,7 @@ class WebhookActor(CooperativeActor):
         courier: Courier,
         *,
         tries_max: int,
+        per_host_max: int,
         parallel_max: int,
         find: Callable[[str], Task | Batch | None],
     ) -> None:
@@ -60,24 +59,31 @@ class WebhookActor(CooperativeActor):
         self._journal = journal
         self._courier = courier
         self._tries_max = tries_max
-        self._parallel_max = parallel_max
         self._find = find
         self._draining = False
-        self._sending: dict[str, str] = {}  # whose try is under way, and at which host
-        self._clear()
-
-    def _clear(self) -> None:
-        self._waiting: dict[str, deque[DeliverCallback]] = {}
-        self._active: dict[str, int] = {}
-        self._hosts: deque[str] = deque()
-        self._busy: dict[str, str] = {}  # whose callback waits or is being sent, and to which host
+        self._busy: set[str] = set()  # whose callback waits or is being sent
+        self._sending: set[str] = set()  # whose try is under way
+        self._oldest = ("", 0)
+        self.receivers: Receivers[DeliverCallback] = Receivers(
+            per_host_max=per_host_max, parallel_max=parallel_max
+        )
 
     def reset(self) -> None:
         """Know only of the tries that are under way; the rest is owed anew by who resets this."""
-        self._clear()
-        self._busy.update(self._sending)
-        for host in self._sending.values():
-            self._active[host] = self._active.get(host, 0) + 1
+        self._busy = set(self._sending)
+        self.receivers.forget_waiting()
+
+    def oldest_s(self, now: int) -> int:
+        """Give the age of the callback that has been owed longest."""
+        delivery = next(iter(self._journal.state.deliveries.pending.values()), None)
+        if delivery is None:
+            return 0
+        shift = self._journal.state.steps.shift
+        if self._oldest[0] != delivery.id:
+            subject = self._find(delivery.task)
+            since = subject.finished_at if subject is not None else None
+            self._oldest = (delivery.id, (since or delivery.due_at) - shift)
+        return max(0, now - shift - self._oldest[1]) // 1_000_000
 
     def _deliver(self, delivery: Delivery) -> None:
         """Have a callback sent, unless its task's end is still being written: it follows then."""
@@ -108,46 +114,36 @@ class WebhookActor(CooperativeActor):
         subject = self._find(message.task)
         if subject is None or not subject.callback:
             return
-        host = urlsplit(subject.callback).hostname or ""
-        self._busy[message.task] = host
-        waiting = self._waiting.get(host)
-        if waiting is None:
-            waiting = self._waiting[host] = deque()
-            self._hosts.append(host)
-        waiting.append(message)
+        self._busy.add(message.task)
+        self.receivers.add(urlsplit(subject.callback).hostname or "", message)
 
     def _send(self) -> None:
-        """Go round the hosts until none of them, or none at all, may take another."""
-        passed = 0
-        while passed < len(self._hosts) and not self._draining:
-            if sum(self._active.values()) >= self._parallel_max:
+        """Send what may be sent."""
+        while not self._draining:
+            taken = self.receivers.take()
+            if taken is None:
                 return
-            host = self._hosts[0]
-            self._hosts.rotate(-1)
-            if self._active.get(host, 0) >= PER_HOST_MAX:
-                passed += 1
-                continue
-            passed = 0
-            waiting = self._waiting[host]
-            due = waiting.popleft()
-            if not waiting:
-                del self._waiting[host]
-                self._hosts.pop()  # the rotation has put it last
-            self._start(host, due)
+            self._start(*taken)
 
-    def _start(self, host: str, due: DeliverCallback) -> None:
-        if self._owed(due) is None:
-            del self._busy[due.task]
-            self._go_on(due.task)
-            return
-        self._active[host] = self._active.get(host, 0) + 1
-        self._sending[due.task] = host
-        reach("webhook.before_send")
+    def _start(self, host: str, standing: Standing, due: DeliverCallback) -> None:
+        is_open = True
 
         def done(report: DeliveryReport) -> None:
-            self._over(due.task)  # whatever becomes of the report
-            self.actor_ref.tell(CallbackReported(*due, report))
+            nonlocal is_open
+            if is_open:  # here and not in a handler: a fault there must not cost the place
+                is_open = False
+                self._sending.discard(due.task)
+                answered = report.status != 0
+                self.receivers.ended(host, standing, answered=answered, took_ms=report.duration_ms)
+                self.actor_ref.tell(CallbackReported(*due, report))
 
+        if self._owed(due) is None:
+            self.receivers.give_back(host, standing)
+            self._busy.discard(due.task)
+            self._go_on(due.task)
+            return
+        self._sending.add(due.task)
+        reach("webhook.before_send")
         try:
             subject = self._find(due.task)
             assert subject is not None, due
@@ -156,18 +152,10 @@ class WebhookActor(CooperativeActor):
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))
 
-    def _over(self, task: str) -> None:
-        """Note that a try is under way no longer."""
-        host = self._sending.pop(task, None)
-        if host is not None:
-            self._active[host] -= 1
-            if not self._active[host]:
-                del self._active[host]
-
     def _settle(self, message: CallbackReported) -> None:
         reach("webhook.after_send")
         if message.task not in self._sending:
-            self._busy.pop(message.task, None)
+            self._busy.discard(message.task)
         delivery = self._owed(message)
         if delivery is None:
             self._go_on(message.task)

@@ -32,7 +32,7 @@ from rota.domain.attempts import (
 )
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import Results
-from rota.domain.notes import decide_notes
+from rota.domain.notes import check_token, decide_notes
 from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT
 from rota.errors import InvalidRequest, NotFound, NotWritable, RequestError, RotaError
 from rota.eventlog.crash_points import reach
@@ -233,6 +233,7 @@ class WorkerPool(CooperativeActor):
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})
+            check_token(task, message.token)
             events = decide_notes(task, message.lines, message.level, message.progress, strict=True)
         except RequestError as error:
             self._journal.refuse(message.reply, error)

@@ -6,6 +6,7 @@ what to do next, and an exit code.
 
     0 done   1 refused, not found, unreachable, unusable   2 wrong usage
     3 the storage failed under a running server            4 verification failed
+    130 a second Ctrl-C ended a server at once
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import click
 
 from rota import __version__
 from rota.cli.output import complain
+from rota.cli.suggestions import SuggestingGroup
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ COMMANDS = {
     "batch": "batches",
     "pause": "pauses",
     "resume": "pauses",
+    "agents": "agents",
+    "limits": "limits",
     "types": "figures",
     "stats": "figures",
     "events": "events",
@@ -44,7 +48,7 @@ COMMANDS = {
 """Every command, and the module of this package it is in (as `<command>_command`)."""
 
 
-class Commands(click.Group):
+class Commands(SuggestingGroup):
     """A group that imports its commands when they are asked for."""
 
     def list_commands(self, ctx: Context) -> list[str]:
@@ -79,4 +83,7 @@ def main() -> None:
     rota serve                            start a server
     rota submit echo --agent me --wait    give it a task, see what became of it
     rota COMMAND --help                   more of each command, with an example
+
+    Commands find their server by --url and --token, or by ROTA_URL and ROTA_TOKEN in the
+    environment.
     """

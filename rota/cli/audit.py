@@ -197,6 +197,7 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
                 "state": found.digest,
                 "seconds": round(seconds, 3),
                 "eventsPerSecond": rate,
+                **({"keptHead": kept.seq} if kept is not None else {}),
             }
         )
         return
@@ -205,6 +206,8 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
         f"in {seconds:.2f} s ({rate} events/s)"
     )
     click.echo(f"head {found.head.seq}:{found.head.digest.hex()}")
+    if kept is not None:
+        click.echo(f"matches the kept head {kept.seq}:{kept.digest.hex()}")
 
 
 def _verify(data_dir: Path, kept: Head | None) -> Verified:

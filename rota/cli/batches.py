@@ -9,6 +9,7 @@ import click
 
 from rota.cli.output import clean, json_option, note, print_json, print_table, progress
 from rota.cli.server_options import found_later, with_client
+from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import wait_option
 from rota.errors import InvalidRequest
@@ -20,7 +21,7 @@ TASKS_SHOWN = 50
 EXAMPLE = '{"agentId": "me", "tasks": [{"action": "echo"}]}'
 
 
-@click.group("batch")
+@click.group("batch", cls=SuggestingGroup)
 def batch_command() -> None:
     """Submit tasks together, look at them, cancel them.
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import json_option, print_json
+from rota.cli.config_check import problems_of
+from rota.cli.output import clean, complain, json_option, print_json
 from rota.cli.server_options import token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.client import RotaClient
 from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings, shown
-from rota.http.server import check_exposed
 from rota.presets import PRESETS
+
+if TYPE_CHECKING:
+    from rota.errors import ConfigError
 
 HIDDEN = ("tokens", "secret", "headers")
 FREE = ("routes",)
@@ -50,7 +53,7 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
     multiple=True,
     help="Settings of a document that rota stands in for, under the file's; may be repeated.",
 )
-@click.option("--check", is_flag=True, help="Only say whether the file is good.")
+@click.option("--check", is_flag=True, help="Only say what is wrong with the file, if anything.")
 @click.option("--server", "ask", is_flag=True, help="Ask the running server what is in force.")
 @json_option
 @url_option
@@ -84,19 +87,30 @@ def config_command(
         raise click.UsageError(msg)
     if ask:
         values = RotaClient(url, token=token).config()
+    elif check:
+        _check(str(config_path), problems_of(config_path, presets), as_json=as_json)
+        return
     else:
-        settings = load_settings(config_path, presets)
-        values = shown(settings)
-    if check:
-        check_exposed(settings)
-        if as_json:
-            print_json({"ok": True, "file": str(config_path)})
-        else:
-            click.echo(f"{config_path} is good")
-    elif as_json:
+        values = shown(load_settings(config_path, presets))
+    if as_json:
         print_json(values)
     else:
         click.echo(as_toml(values))
+
+
+def _check(path: str, problems: list[ConfigError], *, as_json: bool) -> None:
+    """Say all that is wrong with a file, or that nothing is."""
+    if as_json:
+        found = [{"problem": problem.message, "hint": problem.hint} for problem in problems]
+        print_json({"ok": not found, "file": path, **({"problems": found} if found else {})})
+    elif not problems:
+        click.echo(f"{clean(path)} is good")
+    else:
+        for problem in problems:
+            where = "" if path in problem.message else f"{path}: "
+            complain(where + problem.message, problem.hint)
+    if problems:
+        click.get_current_context().exit(1)
 
 
 def as_toml(values: dict[str, Any]) -> str:

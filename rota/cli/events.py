@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 EVENTS = 100
 PAGE_ROWS_MAX = 1000
+MOMENTS = ("deadline", "not_before", "until", "_until", "_at")
+"""How the fields of events end that are moments; people read them as such."""
+MOMENT_US_MIN = 10**14
+"""What is less, in microseconds, is no moment of our time."""
 
 
 @click.command("events")
@@ -81,10 +85,16 @@ def events_command(
 
 def line_of(event: dict[str, Any]) -> str:
     """Show an event on one line."""
-    data = json.dumps(event.get("data", {}), ensure_ascii=False, separators=(",", ":"))
+    told = {name: _told(name, value) for name, value in event.get("data", {}).items()}
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
     about = [event[name] for name in ("task", "agent") if name in event]
     parts = (f"{event['seq']:>8}", rfc3339(event["at"]), event["kind"], *about, data)
     return " ".join(clean(part) for part in parts)
+
+
+def _told(name: str, value: Any) -> Any:
+    is_moment = name.endswith(MOMENTS) and isinstance(value, int) and value >= MOMENT_US_MIN
+    return rfc3339(value) if is_moment else value
 
 
 def _of_task(

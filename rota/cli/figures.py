@@ -40,7 +40,8 @@ def types_command(*, as_json: bool, client: RotaClient) -> None:
         )
         for kind in answer["types"]
     ]
-    print_table((*TYPE_FIELDS, "attempts", "paused"), rows)
+    drop = ("queueTimeoutMs", "timeoutMs", "attempts", "paused", "executor")
+    print_table((*TYPE_FIELDS, "attempts", "paused"), rows, drop=drop, cut=True)
 
 
 @click.command("stats")

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from typing import TYPE_CHECKING
 
 from rota.cli.output import clean
 from rota.clock import US_PER_S, rfc3339
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 LEVELS = ("debug", "info", "warning", "error")
 QUIET = ("asyncio", "aiohttp", "watchfiles")
@@ -53,9 +58,31 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def set_up(level: str, *, as_json: bool) -> None:
-    """Send what is logged at `level` and above to stderr."""
+    """Send what is logged at `level` and above to stderr; with it, what is raised and warned."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
+    if as_json:
+        logging.captureWarnings(capture=True)
+        sys.excepthook = _log_uncaught
+
+
+def say(message: str, level: int = logging.INFO) -> None:
+    """Write a line as a log line, whatever the level of the log is."""
+    record = logging.LogRecord("rota.serve", level, "", 0, message, None, None)
+    for handler in logging.root.handlers:
+        handler.handle(record)
+
+
+def line_of(message: str) -> bytes:
+    """Give a line of JSON to be written where no logger can be used: in a signal's handler."""
+    record = logging.LogRecord("rota.serve", logging.WARNING, "", 0, message, None, None)
+    return JsonFormatter().format(record).encode() + b"\n"
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    logging.getLogger("rota.serve").critical("it ended", exc_info=(kind, error, trace))

@@ -2,7 +2,7 @@
 
 What comes from outside (a task's error, an agent's name, an event) goes through `clean` before it
 reaches a terminal or a log line, so that nobody can forge a line or move the cursor. JSON is
-written in ASCII for the same reason. Tables are rich's; they are never cut short when piped.
+written in ASCII for the same reason. Tables are never cut short when piped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -60,19 +61,31 @@ def console(*, err: bool = False) -> Console:
     return Console(stderr=err, width=width, highlight=False, markup=False, emoji=False)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """Print a table; numbers are set to the right."""
-    from rich.table import Table  # noqa: PLC0415 - most commands print no table
-    from rich.text import Text  # noqa: PLC0415
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    drop: Sequence[str] = (),
+    cut: bool = False,
+) -> None:
+    """Print a table; numbers are set to the right.
 
-    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    On a terminal that is too narrow the columns of `drop` go, the first of them first; the last
+    column is wrapped, or with `cut` cut short.
+    """
+    from rota.cli.tables import Layout, lines_of  # noqa: PLC0415 - most commands print no table
+
     shown = [["" if cell is None else cell for cell in row] for row in rows]
-    for at, column in enumerate(columns):
-        numbers = bool(shown) and all(isinstance(row[at], int | float) for row in shown)
-        table.add_column(Text(column), justify="right" if numbers else "left", overflow="fold")
-    for row in shown:
-        table.add_row(*(Text(clean(cell)) for cell in row))
-    console().print(table)
+    right = [
+        bool(shown) and all(isinstance(row[at], int | float) for row in shown)
+        for at in range(len(columns))
+    ]
+    cells = [[clean(cell) for cell in row] for row in shown]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    heading, *lines = lines_of(columns, cells, right, width, Layout(tuple(drop), cut))
+    click.secho(heading, bold=True)
+    for line in lines:
+        click.echo(line)
 
 
 @contextmanager

@@ -1,12 +1,17 @@
 """`rota serve`: one server, in the foreground, until a signal stops it.
 
 Prints its address, a line to try at once, and where the data lie, as soon as it listens. What
-keeps it from starting is exit code 1, a storage that fails under it is 3, a signal to stop is 0.
+keeps it from starting is exit code 1, a storage that fails under it is 3, a signal to stop is 0,
+a second Ctrl-C 130. With --json-logs all of that is said as log lines.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import logging
+import os
 import signal
 import socket
 from pathlib import Path
@@ -19,16 +24,18 @@ from rota import __version__
 from rota.cli import logs
 from rota.cli.output import clean, complain, progress
 from rota.config import Settings, load_settings
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 from rota.http.server import Server
 from rota.presets import PRESETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.errors import LogError
 
 EXIT_STORAGE = 3
+EXIT_CUT_OFF = 130
+CUT_OFF = "ended at once; what was running is put back at the next start"
 EXAMPLE = '{"agentId":"demo","action":"echo","params":{"text":"hello"}}'
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - shown, not listened on
 
@@ -58,7 +65,9 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - shown, not li
 )
 @click.option("--paused", is_flag=True, help="Dispatch nothing until `rota resume`.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
-@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option(
+    "--json-logs", is_flag=True, help="Log one JSON object a line, and say nothing otherwise."
+)
 def serve_command(
     host: str | None,
     port: int | None,
@@ -72,28 +81,112 @@ def serve_command(
 ) -> None:
     """Start a server on one data folder.
 
-    Options given here win over the file. SIGTERM or Ctrl-C stops it in good order; SIGHUP, or a
-    change of the file, reloads the limits.
+    Options given here win over the file. SIGTERM or Ctrl-C stops it in good order, a second
+    Ctrl-C at once (what ran is put back at the next start); SIGHUP, or a change of the file,
+    reloads the limits.
 
     \b
     Example:
       rota serve --data-dir /var/lib/rota --config rota.toml
     """
+    voice = Voice(as_json=json_logs)
     logs.set_up(log_level, as_json=json_logs)
     try:
-        settings = load_settings(config_path, presets)
+        settings = _settings(config_path, presets)
+        settings = overridden(settings, host=host, port=port, data_dir=data_dir, paused=paused)
+        failure = _run(settings, config_path, voice)
+    except RotaError as error:
+        if not json_logs:
+            raise
+        voice.complain(error.message, error.hint)
+        click.get_current_context().exit(1)
+    if failure is not None:
+        voice.complain(f"the storage failed: {failure.message}", failure.hint)
+        click.get_current_context().exit(EXIT_STORAGE)
+
+
+class Voice:
+    """How the server speaks to whoever started it: in words, or in log lines."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Speak in log lines of JSON, or in words."""
+        self.as_json = as_json
+
+    def say(self, message: str) -> None:
+        """Say something of interest."""
+        if self.as_json:
+            logs.say(message)
+        else:
+            click.echo(message)
+
+    def announce(self, settings: Settings, port: int) -> None:
+        """Say where it listens."""
+        if self.as_json:
+            address = _address(settings.server.host, port)
+            logs.say(
+                f"rota {__version__} listening on {address}; data in {settings.server.data_dir}"
+            )
+        else:
+            click.echo(announcement(settings, port))
+
+    def complain(self, message: str, hint: str) -> None:
+        """Say what went wrong, and what to do next."""
+        if self.as_json:
+            logs.say(f"{message} ({hint})" if hint else message, logging.ERROR)
+        else:
+            complain(message, hint)
+
+    def stopping(self, running: int, grace_s: float) -> None:
+        """Say what a stop waits for."""
+        if not running:
+            self.say("stopping")
+            return
+        attempts = f"{running} running attempt{'s' if running > 1 else ''}"
+        self.say(
+            f"stopping: waiting up to {grace_s:g} s for {attempts}; "
+            "press Ctrl-C again to end at once"
+        )
+
+    def cut_off(self, number: int, frame: Any) -> None:
+        """End at once: the log is whole, as after kill -9, and the next start goes on from it."""
+        del number, frame
+        line = logs.line_of(CUT_OFF) if self.as_json else f"{CUT_OFF}\n".encode()
+        with contextlib.suppress(OSError):
+            os.write(2, line)
+        os._exit(EXIT_CUT_OFF)
+
+    @contextlib.contextmanager
+    def replaying(self) -> Iterator[Callable[[int, int], None]]:
+        """Give a function to report to how far a replay is."""
+        if not self.as_json:
+            with progress("replaying events:", announce=True) as report:
+                yield report
+            return
+        said: list[int] = []
+
+        def report_once(done: int, total: int) -> None:
+            del done
+            if not said:
+                logs.say(f"replaying events: {total}")
+            said.append(total)
+
+        yield report_once
+
+
+def _settings(config_path: Path | None, presets: tuple[str, ...]) -> Settings:
+    try:
+        return load_settings(config_path, presets)
     except ConfigError as error:
         where = "" if str(config_path) in error.message else f"{config_path}: "
         msg = where + error.message
         raise ConfigError(msg, hint=error.hint) from error
-    settings = overridden(settings, host=host, port=port, data_dir=data_dir, paused=paused)
+
+
+def _run(settings: Settings, config_path: Path | None, voice: Voice) -> LogError | None:
     try:
-        failure = uvloop.run(_serve(settings, config_path))
+        return uvloop.run(_serve(settings, config_path, voice))
     except OSError as error:
         raise not_listening(settings, error) from error
-    if failure is not None:
-        complain(f"the storage failed: {failure.message}", failure.hint)
-        click.get_current_context().exit(EXIT_STORAGE)
 
 
 def overridden(
@@ -113,16 +206,23 @@ def overridden(
     return settings.model_copy(update=sections)
 
 
-async def _serve(settings: Settings, config_path: Path | None) -> LogError | None:
+async def _serve(settings: Settings, config_path: Path | None, voice: Voice) -> LogError | None:
     """Run a server to its end; give what its storage failed of, if it did."""
     server = Server(settings, config_path)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    with progress("replaying events:", announce=True) as report:
+    with voice.replaying() as report:
         await server.start(lambda seq: report(seq, server.shard.log.head().seq))
-    await server.run(_announcing(settings, server))
+
+    def stopping() -> None:
+        if server.failure is None:
+            voice.stopping(server.shard.running(), settings.server.grace_s)
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, voice.cut_off)
+
+    await server.run(lambda: voice.announce(settings, server.port), stopping)
     if server.failure is None:
-        click.echo("stopped in good order")
+        voice.say("stopped in good order")
     return server.failure
 
 
@@ -130,13 +230,6 @@ def _leave(number: int, frame: Any) -> None:
     """Obey a signal that comes before the server serves: nothing has to be put in order yet."""
     del number, frame
     raise SystemExit(0)
-
-
-def _announcing(settings: Settings, server: Server) -> Callable[[], None]:
-    def announce() -> None:
-        click.echo(announcement(settings, server.port))
-
-    return announce
 
 
 def announcement(settings: Settings, port: int) -> str:

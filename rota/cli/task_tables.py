@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rota.cli.output import print_json, print_table
@@ -22,6 +23,8 @@ NEWS_FIELDS = (
 )
 """What one asks a task for, after what it is."""
 NAMES_SHOWN = 3
+UNIMPORTANT = ("attempt", "prio", "ms", "created", "note", "action", "agent")
+"""The columns of a list of tasks that a narrow terminal goes without, the first of them first."""
 
 
 def show_task(task: dict[str, Any], *, as_json: bool) -> None:
@@ -39,10 +42,21 @@ def print_tasks(tasks: list[dict[str, Any]]) -> None:
     """Print tasks as a table."""
     columns = ("task", "agent", "action", "state", "prio", "attempt", "created", "ms", "note")
     rows = [
-        (*(task[name] for name in TASK_FIELDS), task.get("latencyMs"), remark(task))
+        (
+            *(task[name] for name in TASK_FIELDS[:-1]),
+            _created(task),
+            task.get("latencyMs"),
+            remark(task),
+        )
         for task in tasks
     ]
-    print_table(columns, rows)
+    print_table(columns, rows, drop=UNIMPORTANT, cut=True)
+
+
+def _created(task: dict[str, Any]) -> str:
+    """Give when a task was created; to the second, where people look at it."""
+    at = str(task["createdAt"])
+    return f"{at.partition('.')[0]}Z" if "." in at and sys.stdout.isatty() else at
 
 
 def remark(task: dict[str, Any]) -> str:

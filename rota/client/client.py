@@ -149,14 +149,22 @@ class RotaClient:
                 return
             yield from _lines_of(event)
 
-    def add_logs(self, task_id: str, lines: Iterable[str], *, level: str = "info") -> Json:
-        """Add lines to a task's log. Raises NotFound, or Conflict if it has ended."""
-        body = {"lines": list(lines), "level": level}
+    def add_logs(
+        self, task_id: str, lines: Iterable[str], *, level: str = "info", token: int | None = None
+    ) -> Json:
+        """Add lines to a task's log. Raises NotFound, or Conflict if it has ended.
+
+        With an attempt's `token` also once another attempt runs, with code `stale_attempt`.
+        """
+        body = {"lines": list(lines), "level": level, **_token(token)}
         return self._post(_path("tasks", task_id, "logs"), body)
 
-    def add_progress(self, task_id: str, progress: Json | float | str) -> Json:
-        """Say how far a task has come. Raises NotFound, or Conflict if it has ended."""
-        return self._post(_path("tasks", task_id, "progress"), {"progress": progress})
+    def add_progress(
+        self, task_id: str, progress: Json | float | str, *, token: int | None = None
+    ) -> Json:
+        """Say how far a task has come. Raises as `add_logs` does."""
+        body = {"progress": progress, **_token(token)}
+        return self._post(_path("tasks", task_id, "progress"), body)
 
     # -- batches -----------------------------------------------------------------------------
 
@@ -307,6 +315,10 @@ class RotaClient:
         """
         return self._get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
+    def change_limits(self, **scheduler: Any) -> Json:
+        """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
+        return self._post("/v1/config/reload", {"scheduler": scheduler})
+
     def types(self) -> Json:
         """Give the types of tasks, with their settings and what each has in flight."""
         return self._get("/v1/types")
@@ -335,6 +347,10 @@ class RotaClient:
 def ended_of(batch: Json) -> int:
     """Count the tasks of a batch that have ended."""
     return sum(batch["counts"].get(state, 0) for state in TERMINAL_STATES)
+
+
+def _token(token: int | None) -> Json:
+    return {} if token is None else {"token": token}
 
 
 def _path(noun: str, subject: str, verb: str = "") -> str:

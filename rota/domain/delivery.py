@@ -16,13 +16,14 @@ DELAY_MAX_S = 3600.0
 
 
 class DeliveryReport(NamedTuple):
-    """What came of one try."""
+    """What came of one try; `status` is 0 when there was no answer."""
 
     ok: bool
     status: int = 0
     error: str = ""
     retry_after_s: float | None = None
     final: bool = False
+    duration_ms: int = 0
 
 
 class Delivery:

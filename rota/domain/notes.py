@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
-from rota.domain.task import TERMINAL, Notes
+from rota.domain.task import IN_FLIGHT, TERMINAL, Notes
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
@@ -22,7 +22,17 @@ LINE_CHARS_MAX = 2000
 REPORTS_MAX = 1000
 REPORT_BYTES_MAX = 4096
 LEVELS = ("debug", "info", "warning", "error")
+STALE = "stale_attempt"
 FULL = f"further lines are dropped: a task keeps {LINES_MAX}"
+
+
+def check_token(task: Task, token: int | None) -> None:
+    """Refuse whoever speaks for an attempt that is not the running one. Raises Conflict."""
+    if token is None or (token == task.token and task.state in IN_FLIGHT):
+        return
+    msg = "this attempt is over: the token is not the running attempt's"
+    details = {"taskId": task.id, "state": task.state.value, "attempt": task.attempt}
+    raise Conflict(msg, code=STALE, details=details, hint="stop working on it")
 
 
 def decide_notes(

@@ -1,10 +1,9 @@
 """Make one delivery attempt of a callback.
 
 A URL, headers and a body go in; a `CallbackOutcome` comes out, whatever the receiver does. The
-attempt resolves through the guard, connects only to the addresses that passed, and checks the
-peer once more before the first byte is sent. The status line decides: of the answer's body at
-most 4 KiB are read, and nothing of it is kept. When to try again, and recording what happened,
-are left to others.
+attempt resolves through the guard and goes out on a connection to an address that passed
+(`pinned.py`). The status line decides: of the answer's body at most 4 KiB are read, and nothing of
+it is kept. How many at once, when to try again, and recording what happened, are left to others.
 """
 
 from __future__ import annotations
@@ -15,28 +14,24 @@ import binascii
 import hashlib
 import hmac
 import io
-import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
 from rota import __version__
 from rota.clock import US_PER_S, Clock, perf_s
 from rota.errors import CallbackRefused, ConfigError
-from rota.executors.guard import CallbackTarget, CallbackUnresolved, plain_address
+from rota.executors.guard import CallbackTarget, CallbackUnresolved
+from rota.executors.pinned import PinnedConnector, pinned_to
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
+    from collections.abc import Mapping, Sequence
 
     from rota.executors.guard import CallbackGuard
 
@@ -81,6 +76,18 @@ def sign(secret: str | Sequence[str], delivery_id: str, timestamp_s: int, body: 
     return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)
 
 
+def check_secrets(secrets: Sequence[str]) -> None:
+    """Refuse secrets that cannot sign. Raises ConfigError."""
+    try:
+        empty = not all(_key(secret) for secret in secrets)
+    except binascii.Error as exc:
+        msg = "webhooks.secret begins with whsec_ but the rest is not base64"
+        raise ConfigError(msg) from exc
+    if empty:
+        msg = "webhooks.secret is empty"
+        raise ConfigError(msg, hint="leave it out to send callbacks unsigned")
+
+
 def _key(secret: str) -> bytes:
     """Give the bytes of a secret; one that begins with whsec_ is base64."""
     if not secret.startswith(_SECRET_PREFIX):
@@ -89,69 +96,8 @@ def _key(secret: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
-class PinnedResolver(AbstractResolver):
-    """Answer every question with the addresses that were checked."""
-
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """Take the addresses that passed the guard."""
-        self._addresses = addresses
-
-    async def resolve(
-        self,
-        host: str,
-        port: int = 0,
-        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - the interface has it
-    ) -> list[ResolveResult]:
-        """Give the checked addresses, whatever `host` would resolve to by now."""
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in self._addresses
-        ]
-
-    async def close(self) -> None:
-        """Hold nothing, release nothing."""
-
-
-class PinnedConnector(aiohttp.TCPConnector):
-    """Connect to checked addresses only, and to each attempt's own."""
-
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """Take the addresses that passed the guard."""
-        super().__init__(
-            resolver=PinnedResolver(addresses), use_dns_cache=False, force_close=True, limit=1
-        )
-        self._checked = frozenset(plain_address(address) for address in addresses)
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the interface has it
-    ) -> Connection:
-        """Connect, and look who is at the other end before anything is sent."""
-        connection = await super().connect(req, traces, timeout)
-        transport = connection.transport
-        peer = transport.get_extra_info("peername") if transport is not None else None
-        if peer is None:
-            connection.close()
-            msg = "the connection was lost at once"
-            raise aiohttp.ClientConnectionError(msg)
-        if plain_address(peer[0]) not in self._checked:
-            connection.close()
-            msg = "the connection went to an address that was not checked"
-            raise CallbackRefused(msg)
-        return connection
-
-
 class CallbackSender:
-    """Make attempts, a bounded number at once and fewer still to one host."""
+    """Make attempts, on connections that are kept for a while and used again."""
 
     def __init__(
         self,
@@ -160,27 +106,14 @@ class CallbackSender:
         secrets: Sequence[str] = (),
         timeout_s: float = 10.0,
         clock: Clock,
-        parallel_max: int = 16,
-        per_host_max: int = 2,
     ) -> None:
         """Sign with every one of `secrets`: two while one replaces the other."""
-        assert parallel_max > 0
-        assert per_host_max > 0
         self._guard = guard
         self._secrets = tuple(secrets)
-        try:
-            empty = not all(_key(secret) for secret in self._secrets)
-        except binascii.Error as exc:
-            msg = "webhooks.secret begins with whsec_ but the rest is not base64"
-            raise ConfigError(msg) from exc
-        if empty:
-            msg = "webhooks.secret is empty"
-            raise ConfigError(msg, hint="leave it out to send callbacks unsigned")
+        check_secrets(self._secrets)
         self._timeout_s = timeout_s
         self._clock = clock
-        self._slots = asyncio.Semaphore(parallel_max)
-        self._per_host_max = per_host_max
-        self._hosts: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._session: aiohttp.ClientSession | None = None
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -189,15 +122,13 @@ class CallbackSender:
     async def send(
         self, url: str, *, delivery_id: str, headers: Mapping[str, str], body: bytes
     ) -> CallbackOutcome:
-        """Make one attempt, waiting for its turn first; only a cancellation is raised."""
+        """Make one attempt; only a cancellation is raised."""
         self._under_way += 1
         self._idle.clear()
         started_s = perf_s()
         try:
             target = self._guard.parse(url)
-            async with self._turn(target.host):
-                started_s = perf_s()
-                outcome = await self._attempt(target, delivery_id, headers, body)
+            outcome = await self._attempt(target, delivery_id, headers, body)
         except CallbackRefused as refusal:
             unresolved = isinstance(refusal, CallbackUnresolved)
             outcome = CallbackOutcome(ok=False, error=_safe(str(refusal)), refused=not unresolved)
@@ -212,22 +143,11 @@ class CallbackSender:
         return outcome._replace(duration_ms=round((perf_s() - started_s) * 1000))
 
     async def close(self) -> None:
-        """Start no more attempts, and wait for those under way (each has its time limit)."""
+        """Start no more attempts, wait for those under way (each has its time limit), hang up."""
         self._closed = True
         await self._idle.wait()
-
-    @asynccontextmanager
-    async def _turn(self, host: str) -> AsyncIterator[None]:
-        """Wait for the host's slot, then for a common one: a slow host blocks only itself."""
-        slots, users = self._hosts.get(host, (asyncio.Semaphore(self._per_host_max), 0))
-        self._hosts[host] = (slots, users + 1)
-        try:
-            async with slots, self._slots:
-                yield
-        finally:
-            slots, users = self._hosts.pop(host)
-            if users > 1:
-                self._hosts[host] = (slots, users - 1)
+        if self._session is not None:
+            await self._session.close()
 
     async def _attempt(
         self, target: CallbackTarget, delivery_id: str, headers: Mapping[str, str], body: bytes
@@ -235,25 +155,42 @@ class CallbackSender:
         """Resolve, connect, post and read, all within one time limit."""
         if self._closed:
             return CallbackOutcome(ok=False, error="the server is shutting down")
-        outcome: CallbackOutcome | None = None
+        sent = self._headers(delivery_id, headers, body)
+        heard: list[CallbackOutcome] = []
         try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                _session(await self._guard.resolve(target)) as session,
-                session.post(
-                    URL(target.url, encoded=True),
-                    data=io.BytesIO(body),
-                    headers=self._headers(delivery_id, headers, body),
-                    allow_redirects=False,
-                ) as response,
-            ):
-                outcome = self._judge(response)
-                await _drain(response)
+            async with asyncio.timeout(self._timeout_s):
+                with pinned_to(await self._guard.resolve(target)) as pin:
+                    try:
+                        await self._post(target, sent, body, heard)
+                    except aiohttp.ClientConnectionError:
+                        if heard or not pin.is_kept:
+                            raise
+                        # It was kept too long: the receiver hung up as it was used again.
+                        pin.wants_fresh = True
+                        await self._post(target, sent, body, heard)
         except (TimeoutError, aiohttp.ClientError):
-            if outcome is None:
+            if not heard:
                 raise
-        assert outcome is not None
-        return outcome
+        return heard[0]
+
+    async def _post(
+        self,
+        target: CallbackTarget,
+        headers: CIMultiDict[str],
+        body: bytes,
+        heard: list[CallbackOutcome],
+    ) -> None:
+        """Send it, and put into `heard` what the head of the answer says."""
+        if self._session is None:
+            self._session = _session()
+        async with self._session.post(
+            URL(target.url, encoded=True),
+            data=io.BytesIO(body),
+            headers=headers,
+            allow_redirects=False,
+        ) as response:
+            heard.append(self._judge(response))
+            await _drain(response)
 
     def _headers(
         self, delivery_id: str, headers: Mapping[str, str], body: bytes
@@ -304,10 +241,10 @@ def read_retry_after(text: str, now_us: int) -> float | None:
     return min(max(moment.timestamp() - now_us / US_PER_S, 0.0), RETRY_AFTER_MAX_S)
 
 
-def _session(addresses: Sequence[str]) -> aiohttp.ClientSession:
-    """Open a session for one attempt: no cookies, no proxies, no decompression."""
+def _session() -> aiohttp.ClientSession:
+    """Open a session: no cookies, no proxies, no decompression."""
     return aiohttp.ClientSession(
-        connector=PinnedConnector(addresses),
+        connector=PinnedConnector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         trust_env=False,

@@ -59,6 +59,7 @@ class HttpCourier:
                 outcome.error,
                 outcome.retry_after_s,
                 final=outcome.gone or outcome.refused,
+                duration_ms=outcome.duration_ms,
             )
         )
 

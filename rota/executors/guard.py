@@ -25,7 +25,9 @@ from rota.errors import CallbackRefused, ConfigError
 URL_CHARS_MAX = 2048
 PORT_MAX = 65_535
 HOST_CHARS_MAX = 253
-RESOLVER_THREADS_MAX = 8
+RESOLVER_THREADS_MAX = 32
+"""For names that resolved lately, and as many for all others: those cannot hold up these."""
+NAMES_KNOWN_MAX = 4096
 VERDICT_TTL_S = 30.0
 VERDICTS_MAX = 1024
 
@@ -151,6 +153,8 @@ class CallbackGuard:
         self._resolve_timeout_s = resolve_timeout_s
         self._resolver = resolver or resolve_with_system
         self._threads = ThreadPoolExecutor(RESOLVER_THREADS_MAX, "rota-resolve")
+        self._threads_known = ThreadPoolExecutor(RESOLVER_THREADS_MAX, "rota-resolve-known")
+        self._known: dict[str, None] = {}
         self._closed = False
         self._verdicts: dict[str, tuple[float, str]] = {}
         self._checks: dict[str, asyncio.Task[str]] = {}
@@ -239,7 +243,8 @@ class CallbackGuard:
     def close(self) -> None:
         """Give up lookups under way and let the threads end."""
         self._closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._threads_known):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._verdicts.clear()
 
     async def _look_up(self, target: CallbackTarget) -> tuple[str, ...]:
@@ -247,7 +252,10 @@ class CallbackGuard:
         if self._closed:
             msg = f"the callback host {target.host} cannot be resolved during shutdown"
             raise CallbackUnresolved(msg)
-        lookup = asyncio.wrap_future(self._threads.submit(self._resolver, target.host, target.port))
+        is_known = target.host in self._known
+        self._known.pop(target.host, None)  # until it resolves again
+        threads = self._threads_known if is_known else self._threads
+        lookup = asyncio.wrap_future(threads.submit(self._resolver, target.host, target.port))
         try:
             await asyncio.wait((lookup,), timeout=self._resolve_timeout_s)
         finally:
@@ -263,7 +271,14 @@ class CallbackGuard:
         if not answers:
             msg = f"the callback host {target.host} has no address"
             raise CallbackUnresolved(msg)
+        self._know(target.host)
         return answers
+
+    def _know(self, name: str) -> None:
+        """Remember that a name resolves, until it does not."""
+        self._known[name] = None
+        if len(self._known) > NAMES_KNOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     async def _look_and_remember(self, url: str) -> str:
         """Give the reason for a refusal, or an empty text, and keep it for a while."""

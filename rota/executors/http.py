@@ -21,6 +21,7 @@ from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
 from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.executors.callback import read_retry_after
+from rota.executors.connections import BoundedConnector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,7 +129,7 @@ class HttpExecutor:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=BoundedConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None, connect=10),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,

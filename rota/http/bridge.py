@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors import messages as m
 from rota.actors.failover import Phase
+from rota.domain.notes import check_token
 from rota.domain.task import TERMINAL
 from rota.errors import Conflict, NotFound, ShuttingDown, StorageUnavailable
 from rota.http.foresight import foresee
@@ -134,14 +135,16 @@ class Bridge:
         level: str = "info",
         progress: Any = None,
         by: str = "",
+        token: int | None = None,
     ) -> None:
         """Add log lines or progress to a task. Raises NotFound or Conflict."""
         task = self.task(task_id)
+        check_token(task, token)
         if task_id not in self.shard.state.tasks.by_id:
             raise Conflict(f"task is already {task.state.value}", details={"taskId": task.id})
         await self._ask(
             self.shard.pool,
-            lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply),
+            lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply, token),
         )
 
     async def pause_type(self, name: str, *, paused: bool, reason: str, by: str) -> None:

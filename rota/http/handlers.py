@@ -37,14 +37,19 @@ UNREADABLE_S = 0.2
 def load_handler(path: str) -> Handler:
     """Find the function that `module:name` means. Raises ConfigError."""
     module, _, name = path.partition(":")
+    if not module or not name.isidentifier():
+        msg = f"server.onEvent: {path!r} names no function"
+        raise ConfigError(msg, hint="write it as package.module:function")
     try:
-        found: Any = getattr(import_module(module), name)
+        loaded = import_module(module)
     except Exception as error:
-        msg = f"server.onEvent: cannot load {path!r}: {error}"
-        raise ConfigError(msg, hint="write it as package.module:function") from error
+        msg = f"server.onEvent: {module} cannot be imported: {type(error).__name__}: {error}"
+        hint = "install it beside rota, or name its folder in PYTHONPATH"
+        raise ConfigError(msg, hint=hint) from error
+    found: Any = getattr(loaded, name, None)
     if not callable(found):
-        msg = f"server.onEvent: {path!r} is not a function"
-        raise ConfigError(msg)
+        msg = f"server.onEvent: {module} has no function {name}"
+        raise ConfigError(msg, hint="write it as package.module:function")
     handler: Handler = found
     return handler
 

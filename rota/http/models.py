@@ -32,6 +32,7 @@ from rota.config import (
     KEY_CHARS_MAX,
     PRIORITY_MAX,
     REASON_CHARS_MAX,
+    SEQ_MAX,
     TIMEOUT_MS_MAX,
     URL_CHARS_MAX,
     RetrySettings,
@@ -245,6 +246,16 @@ class BatchBody(NativeBody):
     idempotencyKey: Key | None = None
 
 
+AttemptToken = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=SEQ_MAX,
+        description="X-Rota-Token of the attempt that speaks; refused once another one runs",
+    ),
+]
+
+
 class LogBody(NativeBody):
     """POST /v1/tasks/{id}/logs."""
 
@@ -252,12 +263,14 @@ class LogBody(NativeBody):
         min_length=1, max_length=LINES_MAX, fail_fast=True
     )
     level: Literal["debug", "info", "warning", "error"] = "info"
+    token: AttemptToken | None = None
 
 
 class ProgressBody(NativeBody):
     """POST /v1/tasks/{id}/progress."""
 
     progress: Annotated[dict[str, Any] | int | float | str, AfterValidator(_short)]
+    token: AttemptToken | None = None
 
 
 class ReasonBody(NativeBody):

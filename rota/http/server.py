@@ -36,7 +36,7 @@ from rota.http.callbacks import renderers
 from rota.http.handlers import EventHandlers, load_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from rota.clock import Clock
@@ -58,6 +58,12 @@ WATCH_STEP_MS = 1000
 
 def check_exposed(settings: Settings) -> None:
     """Refuse to listen beyond loopback without tokens. Raises ConfigError."""
+    for problem in exposures(settings):
+        raise problem
+
+
+def exposures(settings: Settings) -> Iterator[ConfigError]:
+    """Say what lets in whom it should not."""
     server = settings.server
     try:
         is_local = ipaddress.ip_address(server.host).is_loopback
@@ -65,11 +71,11 @@ def check_exposed(settings: Settings) -> None:
         is_local = server.host == "localhost"
     if not is_local and not server.tokens:
         msg = f"listening on {server.host} would let anybody in"
-        raise ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
+        yield ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
     for name, token in server.tokens.items():
         if len(token) < 16:
             msg = f"server.tokens.{name} is shorter than 16 characters"
-            raise ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
+            yield ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
 
 
 class Server:
@@ -140,7 +146,6 @@ class Server:
             secrets=s.webhooks.secrets,
             timeout_s=s.webhooks.timeout_ms / 1000,
             clock=clock,
-            parallel_max=s.webhooks.parallel,
         )
         log = LmdbLog(
             s.server.data_dir,
@@ -160,6 +165,7 @@ class Server:
             courier=self._courier,
             tries_max=s.webhooks.attempts,
             deliveries_max=s.webhooks.parallel,
+            deliveries_per_host=s.webhooks.per_host,
             snapshot_every=s.server.snapshot_every_events,
             on_fatal=self._fatal,
         )
@@ -176,8 +182,12 @@ class Server:
         gc.set_threshold(*GC_THRESHOLDS)
         self.app = App(Bridge(self.shard, s, guard), s, self.config_path)
 
-    async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until a signal says stop."""
+    async def run(
+        self,
+        ready: Callable[[], None] | None = None,
+        stopping: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve until a signal says stop; `stopping` is told of it before anything is stopped."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -185,6 +195,8 @@ class Server:
         if ready is not None:
             ready()
         await self._stop.wait()
+        if stopping is not None:
+            stopping()
         await self.stop(self.settings.server.grace_s)
 
     async def stop(self, grace_s: float) -> None:

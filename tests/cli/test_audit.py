@@ -161,7 +161,10 @@ def test_verify_finds_a_flipped_bit_and_names_the_record(typed, folder):
 def test_verify_compares_with_a_head_kept_elsewhere(typed, kept, records):
     chain = chained(records)
     good = f"250:{chain[249].digest.hex()}"
-    assert typed("verify", "--data-dir", kept, "--head", good).exit_code == 0
+    matched = typed("verify", "--data-dir", kept, "--head", good)
+    assert matched.exit_code == 0
+    assert f"matches the kept head {good}" in matched.stdout
+    assert "kept head" not in typed("verify", "--data-dir", kept).stdout
     for bad, said in (
         (f"250:{chain[250].digest.hex()}", "is not the one that was kept"),
         (f"{EVENTS + 1}:{bytes(32).hex()}", "records were cut off"),

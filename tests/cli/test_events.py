@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 
 from support.server_process import REPOSITORY, ServerProcess
 
 from rota.client.client import RotaClient
+from rota.clock import rfc3339
 
 
 def parsed(text: str) -> list[dict]:
@@ -73,3 +76,27 @@ def test_followed_history_goes_on_after_a_restart(tmp_path):
             assert json.loads(follower.stdout.readline())["task"] == second
             assert follower.wait(10) == 0
             assert "connecting again" in follower.stderr.read()
+
+
+def test_moments_are_shown_as_moments(rota, client):
+    retry = {"baseMs": 3_600_000, "maxMs": 3_600_000}
+    ahead = rfc3339(int(time.time() + 86_400) * 1_000_000)
+    task = client.submit("fail", "moments", deadline=ahead, retry=retry)["taskId"]
+    until_events(client, task, "attempt_failed")
+    shown = rota("events", "--task", task).stdout
+    assert f'"deadline":"{ahead}"' in shown
+    assert re.search(r'"next_at":"20\d\d-\d\d-\d\dT[\d:.]+Z"', shown)
+    raw = [
+        json.loads(line) for line in rota("events", "--task", task, "--json").stdout.splitlines()
+    ]
+    assert raw == client.task_events(task)
+    client.cancel(task)
+
+
+def until_events(client, task, kind):
+    """Wait until a task's history has such an event."""
+    for _ in range(1000):
+        if kind in [event["kind"] for event in client.task_events(task)]:
+            return
+        time.sleep(0.01)
+    raise AssertionError(kind)

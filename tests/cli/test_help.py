@@ -52,7 +52,7 @@ def test_program_starts_as_a_module():
 
 
 @pytest.mark.parametrize(
-    "module", ["batches", "client", "figures", "pauses", "submit", "task_logs"]
+    "module", ["agents", "batches", "client", "figures", "limits", "pauses", "submit", "task_logs"]
 )
 def test_asking_a_server_does_not_load_one(module):
     code = f"import sys, rota.cli.{module}; print(*(n in sys.modules for n in ('aiohttp', 'lmdb')))"

@@ -434,7 +434,7 @@ def test_the_health_has_exactly_the_fields_of_the_example(agents: Agents, agent:
     assert answer.status == 200
     found = answer.json
     assert list(found) == [
-        "status", "agent_version", "uptime_seconds", "queue", "browsers", "db", "timestamp",
+        "status", "agent_version", "uptime_seconds", "queue", "browsers", "callbacks", "db", "timestamp",
     ]  # fmt: skip
     assert (found["status"], found["db"]) == ("ok", "ok")
     assert found["agent_version"] == __version__
@@ -486,7 +486,7 @@ def test_a_log_that_takes_no_writes_makes_the_agent_degraded(agents: Agents) -> 
     assert list(found)[:2] == ["status", "reason"]
     assert "No space left" in found["reason"]
     assert set(found) == {
-        "status", "reason", "agent_version", "uptime_seconds", "queue", "browsers", "db",
+        "status", "reason", "agent_version", "uptime_seconds", "queue", "browsers", "callbacks", "db",
         "timestamp",
     }  # fmt: skip
     assert found["db"] != "ok"

@@ -20,11 +20,11 @@ from rota.errors import CallbackRefused, ConfigError
 from rota.executors.callback import (
     CallbackOutcome,
     CallbackSender,
-    PinnedConnector,
     read_retry_after,
     sign,
 )
 from rota.executors.guard import CallbackGuard
+from rota.executors.pinned import PinnedConnector, pinned_to
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -144,9 +144,11 @@ def test_caller_cannot_replace_the_headers_that_frame_or_sign() -> None:
                 "host": "elsewhere", "content-length": "1", "Transfer-Encoding": "chunked",
                 "WEBHOOK-ID": "forged", "content-type": "text/plain",
             }  # fmt: skip
-            outcome = await sender_for(guard).send(
+            sender = sender_for(guard)
+            outcome = await sender.send(
                 receiver.url(), delivery_id="dlv_1", headers=headers, body=b"{}"
             )
+            await sender.close()
             guard.close()
             assert outcome.ok
             return receiver
@@ -162,9 +164,11 @@ def test_header_with_a_line_break_is_an_outcome_not_an_exception() -> None:
     async def run() -> None:
         async with receiving() as receiver:
             guard = lenient()
-            outcome = await sender_for(guard).send(
+            sender = sender_for(guard)
+            outcome = await sender.send(
                 receiver.url(), delivery_id="d", headers={"X-A": "1\r\nX-B: 2"}, body=b"{}"
             )
+            await sender.close()
             guard.close()
             assert not outcome.ok
             assert outcome.error.isprintable()
@@ -264,6 +268,7 @@ def test_every_attempt_resolves_anew() -> None:
             url = receiver.url("hooks.example")
             first = await sender.send(url, delivery_id="d", headers={}, body=b"")
             second = await sender.send(url, delivery_id="d", headers={}, body=b"")
+            await sender.close()
             guard.close()
             assert first.ok
             assert second.refused
@@ -276,8 +281,8 @@ def test_peer_that_was_not_checked_is_sent_nothing() -> None:
     async def run() -> None:
         async with receiving() as receiver:
             # An address in the URL needs no resolver, so only the look at the peer can stop it.
-            async with aiohttp.ClientSession(connector=PinnedConnector([PUBLIC])) as session:
-                with pytest.raises(CallbackRefused, match="not checked"):
+            async with aiohttp.ClientSession(connector=PinnedConnector()) as session:
+                with pinned_to([PUBLIC]), pytest.raises(CallbackRefused, match="not checked"):
                     await session.post(receiver.url())
             assert receiver.requests == []
 
@@ -521,55 +526,7 @@ def test_closed_port_is_a_failure() -> None:
     assert outcome.error
 
 
-# --- how many at once -----------------------------------------------------------------------
-
-
-async def flood(urls: list[str], receiver: Receiver, gate: asyncio.Event, at_once: int) -> None:
-    """Send to all `urls`, see `at_once` of them arrive and no more, then let them go."""
-    guard = lenient(["127.0.0.1"])
-    sender = sender_for(guard, parallel_max=3)
-    sends = [
-        asyncio.create_task(sender.send(url, delivery_id="d", headers={}, body=b"")) for url in urls
-    ]
-    await receiver.wait_for_requests(at_once)
-    await asyncio.sleep(0.03)
-    assert receiver.connections == at_once
-    gate.set()
-    outcomes = await asyncio.gather(*sends)
-    assert all(outcome.ok for outcome in outcomes)
-    assert receiver.connections == len(urls)
-    assert receiver.peak <= at_once + 1  # the receiver sees a hang-up a moment late
-    await sender.close()
-    guard.close()
-
-
-def gated(hosts: list[str], at_once: int) -> None:
-    """Run a flood against a receiver that answers when the gate is open."""
-
-    async def run() -> None:
-        gate = asyncio.Event()
-
-        async def held(writer: asyncio.StreamWriter) -> None:
-            await gate.wait()
-            writer.write(OK)
-            await writer.drain()
-
-        async with receiving(held) as receiver:
-            await flood([receiver.url(host) for host in hosts], receiver, gate, at_once)
-
-    asyncio.run(run())
-
-
-def test_one_host_gets_two_at_once() -> None:
-    gated(["hooks.example"] * 6, at_once=2)
-
-
-def test_all_hosts_together_get_no_more_than_the_limit() -> None:
-    gated([f"h{n}.example" for n in range(8)], at_once=3)
-
-
-def test_host_that_waits_does_not_take_the_slots_of_others() -> None:
-    gated(["slow.example"] * 5 + ["quick.example"], at_once=3)
+# --- when it is cut short -------------------------------------------------------------------
 
 
 def run_and_cancel(send: Coroutine[None, None, CallbackOutcome]) -> Coroutine[None, None, None]:
@@ -583,7 +540,7 @@ def run_and_cancel(send: Coroutine[None, None, CallbackOutcome]) -> Coroutine[No
     return run()
 
 
-def test_cancelled_attempt_raises_and_gives_its_slot_back() -> None:
+def test_cancelled_attempt_raises_and_leaves_the_sender_usable() -> None:
     async def run() -> None:
         gate = asyncio.Event()
 
@@ -594,7 +551,7 @@ def test_cancelled_attempt_raises_and_gives_its_slot_back() -> None:
 
         async with receiving(held) as receiver:
             guard = lenient()
-            sender = sender_for(guard, parallel_max=1)
+            sender = sender_for(guard)
             for _ in range(3):
                 send = sender.send(receiver.url(), delivery_id="d", headers={}, body=b"")
                 await run_and_cancel(send)
@@ -617,20 +574,23 @@ def test_closed_sender_finishes_what_is_under_way_and_starts_nothing() -> None:
 
         async with receiving(held) as receiver:
             guard = lenient()
-            sender = sender_for(guard, parallel_max=1)
-            sends = [
-                asyncio.create_task(
+            sender = sender_for(guard)
+
+            def send() -> asyncio.Task[CallbackOutcome]:
+                return asyncio.create_task(
                     sender.send(receiver.url(), delivery_id="d", headers={}, body=b"")
                 )
-                for _ in range(3)
-            ]
+
+            under_way = send()
             await receiver.wait_for_requests(1)
             closing = asyncio.create_task(sender.close())
             await asyncio.sleep(0)
             assert not closing.done()
+            late = await send()
+            assert (late.ok, late.error) == (False, "the server is shutting down")
             gate.set()
             await closing
-            assert [(await send).ok for send in sends] == [True, False, False]
+            assert (await under_way).ok
             assert receiver.connections == 1
             guard.close()
 

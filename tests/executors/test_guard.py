@@ -221,6 +221,31 @@ def test_slow_resolution_is_given_up() -> None:
         release.set()
 
 
+def test_names_that_do_not_resolve_do_not_hold_up_those_that_did() -> None:
+    release = threading.Event()
+
+    def slow(host: str, _port: int) -> list[str]:
+        if host != "good.example":
+            release.wait(10)
+        return [PUBLIC]
+
+    async def run() -> None:
+        guard = CallbackGuard(resolver=slow, resolve_timeout_s=9)
+        good = guard.parse("http://good.example/")
+        await guard.resolve(good)
+        count = guard_module.RESOLVER_THREADS_MAX + 1
+        targets = [guard.parse(f"http://h{n}.example/") for n in range(count)]
+        lookups = [asyncio.create_task(guard.resolve(target)) for target in targets]
+        await asyncio.sleep(0)
+        assert [await guard.resolve(good) for _ in range(3)] == [(PUBLIC,)] * 3
+        assert not any(lookup.done() for lookup in lookups)
+        release.set()
+        await asyncio.gather(*lookups)
+        guard.close()
+
+    asyncio.run(run())
+
+
 def test_close_turns_waiting_lookups_into_refusals() -> None:
     release = threading.Event()
 
@@ -230,7 +255,8 @@ def test_close_turns_waiting_lookups_into_refusals() -> None:
 
     async def run() -> None:
         guard = CallbackGuard(resolver=slow, resolve_timeout_s=5)
-        targets = [guard.parse(f"http://h{n}.example/") for n in range(20)]
+        count = guard_module.RESOLVER_THREADS_MAX * 2
+        targets = [guard.parse(f"http://h{n}.example/") for n in range(count)]
         lookups = [asyncio.create_task(guard.resolve(target)) for target in targets]
         await asyncio.sleep(0)
         guard.close()

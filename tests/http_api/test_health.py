@@ -32,7 +32,7 @@ def test_health_is_ok_and_has_its_documented_shape(rota: Rota) -> None:
     assert answer.status == 200
     found = answer.json
     assert set(found) == {
-        "status", "agent_version", "uptime_seconds", "queue", "browsers", "db", "timestamp",
+        "status", "agent_version", "uptime_seconds", "queue", "browsers", "callbacks", "db", "timestamp",
     }  # fmt: skip
     assert (found["status"], found["db"]) == ("ok", "ok")
     assert found["agent_version"] == __version__

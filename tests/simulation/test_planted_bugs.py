@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.simulation import actors_left, first_violation
 
-from rota.actors import admission, agent_queue, system, webhook, worker_pool
+from rota.actors import admission, agent_queue, system, worker_pool
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
 from rota.actors.routes import Routes
 from rota.actors.snapshotter import Snapshotter
 from rota.actors.timer import TimerActor
 from rota.domain import events as e
+from rota.domain import receivers
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_expiry, decide_result
 from rota.domain.caps import Caps
@@ -235,7 +236,12 @@ def the_dispatcher_goes_on_while_stopping(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_flood_a_host(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(webhook, "PER_HOST_MAX", 3)
+    made = receivers.Receivers.__init__
+
+    def generous(self: Any, *, per_host_max: int, parallel_max: int) -> None:
+        made(self, per_host_max=per_host_max + 1, parallel_max=parallel_max)
+
+    patch.setattr(receivers.Receivers, "__init__", generous)
 
 
 BUGS: list[Plant] = [

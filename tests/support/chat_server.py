@@ -16,6 +16,7 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import uvloop
 from aiohttp import web
 from support.http_server import until
 
@@ -96,7 +97,7 @@ class Chat:
         self._released: set[str] = set()
         self._closing = False
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="chat")
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._run()), name="chat")
         self._thread.start()
         assert self._ready.wait(30)
         self.url = f"http://127.0.0.1:{self.port}/chat"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rota.projections.batches import Batch
 
 PER_HOST_MAX = 2
-DELIVERIES_MAX = 3
+DELIVERIES_MAX = 5
 S = 1_000_000
 
 
@@ -152,6 +152,7 @@ class SimCourier:
         else:
             report = DeliveryReport(ok=False, error="timed out")
         delay = rng.randrange(1, 2 * S) if roll < 0.9 else 30 * S
+        report = report._replace(duration_ms=delay // 1000)
         active, told = self.active, world.model.callbacks.ends.get(subject.id, 0)
 
         def end() -> None:

@@ -21,7 +21,7 @@ from support.sim_clients import Clients
 from support.sim_faults import Faults, InjectedError, injected
 from support.sim_follower import Follower
 from support.sim_model import Model
-from support.sim_outside import DELIVERIES_MAX, SimCourier, SimReply, SimRunner
+from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
@@ -254,6 +254,7 @@ class World:
             courier=self.courier,
             tries_max=self.rng.choice((1, 3, 6)),
             deliveries_max=DELIVERIES_MAX,
+            deliveries_per_host=PER_HOST_MAX,
             snapshot_every=self.snapshot_every,
             new_id=self.new_id,
             draw=self.draw,

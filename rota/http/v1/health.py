@@ -10,6 +10,8 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.actors.failover import Phase
+from rota.actors.runtime import body_of
+from rota.actors.webhook import WebhookActor
 from rota.clock import US_PER_S, monotonic_s, rfc3339
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def _figures(shard: Shard, now: int) -> dict[str, Any]:
     if shard.failover.phase is Phase.REBUILDING:
         nothing = dict.fromkeys(("queued", "running", "max_concurrent"))
         return {"queue": nothing, "browsers": dict.fromkeys(("active", "max"))}
-    limits = shard.state.control.limits
+    limits, webhook = shard.state.control.limits, _webhook(shard)
     figures: dict[str, Any] = {
         "queue": {
             "queued": shard.state.backlog.total,
@@ -57,6 +59,10 @@ def _figures(shard: Shard, now: int) -> dict[str, Any]:
         "browsers": {
             "active": len(shard.state.browsers.held),
             "max": limits.browsers or limits.inflight,
+        },
+        "callbacks": {
+            "pending": len(shard.state.deliveries.pending),
+            "oldest_seconds": webhook.oldest_s(now) if webhook is not None else None,
         },
     }
     stepped = shard.state.steps.recent(now, STEPS_SHOWN_S * US_PER_S)
@@ -140,6 +146,26 @@ class ShardCollector(Collector):
             "rota_callbacks_pending", "Callbacks owed", len(state.deliveries.pending)
         )
         yield GaugeMetricFamily("rota_log_seq", "Last recorded event", state.seq)
+        webhook = _webhook(self._shard)
+        if webhook is None:
+            return
+        yield GaugeMetricFamily(
+            "rota_callbacks_waiting", "Callbacks that wait for a place", webhook.receivers.waiting
+        )
+        yield GaugeMetricFamily(
+            "rota_callbacks_sending", "Callbacks being sent", webhook.receivers.active
+        )
+        yield GaugeMetricFamily(
+            "rota_callbacks_oldest_seconds",
+            "How long the oldest callback has been owed",
+            webhook.oldest_s(self._shard.journal.now()),
+        )
+
+
+def _webhook(shard: Shard) -> WebhookActor | None:
+    """Give the actor that delivers callbacks; nobody does while nothing can be recorded."""
+    actor = body_of(shard.webhook)
+    return actor if isinstance(actor, WebhookActor) else None
 
 
 def registry_for(shard: Shard) -> CollectorRegistry:

@@ -86,7 +86,9 @@ async def add_logs(call: Call) -> Any:
     """POST /v1/tasks/{id}/logs."""
     body = await call.body(LogBody)
     task_id = call.params["id"]
-    await call.bridge.note(task_id, lines=tuple(body.lines), level=body.level, by=call.by)
+    await call.bridge.note(
+        task_id, lines=tuple(body.lines), level=body.level, by=call.by, token=body.token
+    )
     return call.json({"taskId": task_id}, status=201)
 
 
@@ -94,5 +96,5 @@ async def add_progress(call: Call) -> Any:
     """POST /v1/tasks/{id}/progress."""
     body = await call.body(ProgressBody)
     task_id = call.params["id"]
-    await call.bridge.note(task_id, progress=body.progress, by=call.by)
+    await call.bridge.note(task_id, progress=body.progress, by=call.by, token=body.token)
     return call.json({"taskId": task_id}, status=201)
