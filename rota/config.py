@@ -7,7 +7,6 @@ names the key. Every queue, batch, body and retry has its maximum here, with its
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -337,17 +336,6 @@ class Settings(Section):
 
     def _first(self, kind: str) -> str | None:
         return next((name for name, e in self.executors.items() if e.kind == kind), None)
-
-
-def shown(settings: Settings) -> dict[str, Any]:
-    """Give settings for people to see: secrets are named, never shown."""
-    values = settings.model_dump(mode="json", by_alias=True)
-    values["server"]["tokens"] = sorted(values["server"]["tokens"])
-    values["webhooks"]["secret"] = "set" if settings.webhooks.secrets else ""
-    for executor in values["executors"].values():
-        executor["headers"] = sorted(executor["headers"])
-        executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
-    return values
 
 
 def parse_settings(data: Any) -> Settings:

@@ -18,8 +18,9 @@ from rota.cli.output import clean, complain, json_option, print_json
 from rota.cli.server_options import token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.client import RotaClient
-from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings, shown
+from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings
 from rota.presets import PRESETS
+from rota.shown_settings import shown
 
 if TYPE_CHECKING:
     from rota.errors import ConfigError

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rota.config import CHAT, scheduler_changes, shown
+from rota.config import CHAT, scheduler_changes
 from rota.errors import ConfigError, InvalidRequest
 from rota.http import agents
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
+from rota.shown_settings import shown
 from rota.wording import first_wrong
 
 if TYPE_CHECKING:

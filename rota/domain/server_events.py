@@ -1,0 +1,93 @@
+"""The facts about a server and what people set: starts, limits, faults, its clock, pauses.
+
+They are named among the others in events.py, which is what everybody imports.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class ServerStarted(NamedTuple):
+    """A server opened the log; `settings` are the limits in force from here on.
+
+    `resumed` marks one that had it open already and went on after the log had failed.
+    """
+
+    version: str
+    settings: dict[str, Any]
+    replayed_to: int = 0
+    resumed: bool | None = None
+
+
+class ServerStopped(NamedTuple):
+    """A server closed the log in good order."""
+
+    reason: str
+
+
+class ConfigChanged(NamedTuple):
+    """Limits changed at run time; `settings` is the whole set in force from here on."""
+
+    settings: dict[str, Any]
+    changed: list[str]
+    source: str
+
+
+class ActorFailed(NamedTuple):
+    """A handler raised; its actor was restarted from the projections.
+
+    `missed` counts those like it since the last that was recorded. A route or an effect of an event
+    that raised is recorded likewise: the `actor` is "route" or "effect", the event the `message`.
+    """
+
+    actor: str
+    message: str
+    error: str
+    missed: int | None = None
+
+
+class ClockStepped(NamedTuple):
+    """The server's clock was set: it `was` at one moment and is at another, `now`.
+
+    Records are dated by the new time from this one on, which may be before those ahead of it.
+    """
+
+    was: int
+    now: int
+
+
+class AgentPaused(NamedTuple):
+    """No task of this agent is dispatched until it is resumed."""
+
+    agent: str
+    reason: str = ""
+
+
+class AgentResumed(NamedTuple):
+    """The agent's tasks may be dispatched again."""
+
+    agent: str
+
+
+class TypePaused(NamedTuple):
+    """No task of this type is dispatched until it is resumed."""
+
+    type: str
+    reason: str = ""
+
+
+class TypeResumed(NamedTuple):
+    """Tasks of this type may be dispatched again."""
+
+    type: str
+
+
+class SchedulerPaused(NamedTuple):
+    """Nothing at all is dispatched until the scheduler is resumed."""
+
+    reason: str = ""
+
+
+class SchedulerResumed(NamedTuple):
+    """Tasks may be dispatched again."""
