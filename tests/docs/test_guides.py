@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.guide import Step, follow, is_kept, read_page
 
-DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = sorted((DOCS / "guides").glob("*.md"))
+ROOT = Path(__file__).parents[2]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)

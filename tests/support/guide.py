@@ -3,8 +3,8 @@
 A page is followed from top to bottom in one shell and one folder. A block after `<!-- file: NAME -->`
 is written to that file. In a console block each line that begins with `$ ` is typed (a command may
 go on over lines that end in a backslash); what follows is what the reader is promised to see. Ids,
-times, digests and numbers may differ, `...` stands for anything. `rota serve` runs in the background on a
-free port, and the reader goes on when it answers.
+times, digests and numbers may differ, `...` stands for anything. `rota serve`, or `make run`, runs
+in the background on a free port, and the reader goes on when it answers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,8 +77,9 @@ def follow(page: list[Step | File], folder: Path) -> list[tuple[Step, str]]:
             script.append(f"cp {shlex.quote(str(save))} {shlex.quote(item.name)}")
             continue
         command = _moved(item.command, ports)
-        is_server = re.match(r"rota serve\b", command) is not None
+        is_server = re.match(r"rota serve\b|make run\b", command) is not None
         if is_server:
+            command = re.sub(r"^make run", "rota serve", command.partition("#")[0].rstrip())
             command += f" --port {port} > serve.log 2>&1 &"
         script += [f"echo '{_MARK}'", command]
         if command.endswith("&"):
@@ -98,9 +100,12 @@ def _moved(text: str, ports: dict[str, str]) -> str:
 def _run(script: str, folder: Path, port: str) -> str:
     programs = folder / ".bin"
     programs.mkdir()
-    for name, module in (("rota", "-m rota"), ("python", "")):
+    given = {"rota": "-m rota", "python": ""}
+    if shutil.which("curl") is None:
+        given["curl"] = shlex.quote(str(Path(__file__).with_name("curl.py")))
+    for name, words in given.items():
         program = programs / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words} "$@"\n')
         program.chmod(0o755)
     env = {
         **os.environ,
