@@ -45,6 +45,8 @@ class Snapshots:
         now = self._host.clock.now_us()
         if self._rest_until - REST_US_MAX <= now < self._rest_until:
             return
+        if not journal.state.is_as_told:
+            return  # a snapshot must be what a replay gives; after the next record it is
         self._began_at, self._is_saving = now, True
         self._making = making = Snapshotter(journal.state, journal.digest)
 

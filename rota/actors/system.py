@@ -356,6 +356,7 @@ class Shard:
             self.failover.close()
             done()
             return
+        self._retention.stop()  # the last snapshot is of the last record
         self.admission.tell(m.CountRefusals())
         while self.runtime.ready:
             self.runtime.run()

@@ -46,6 +46,7 @@ class State:
         self.seq = 0
         self.at = 0
         self.snapshot_seq = 0
+        self._forgot_us = 0  # when last, less the clock's shift
         self.tasks = Tasks()
         self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
@@ -175,6 +176,7 @@ class State:
         forgotten live before it. And it is folded alike whether or not that is still there: a
         revival carries its task and batch, a key that is free again counts as none.
         """
+        self._forgot_us = now - self.steps.shift
         tasks = self.tasks
         oldest = now - tasks.ttl_us
         if tasks.ended and (tasks.ended[0][0] <= oldest or tasks.is_crowded()):
@@ -182,6 +184,11 @@ class State:
         if self.batches.ended:
             self.batches.forget(oldest)
         self.keys.forget(now)
+
+    @property
+    def is_as_told(self) -> bool:
+        """Whether a replay gives just this: nothing was forgotten since the last record."""
+        return self._forgot_us <= self.at - self.steps.shift
 
     def next_forgetting(self) -> int | None:
         """Say from when on there is something to forget."""

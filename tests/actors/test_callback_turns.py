@@ -87,6 +87,7 @@ def test_a_fault_costs_no_place_and_no_callback(
     tasks = end_tasks(bench, "one.example", 9)
     for _ in range(20):
         report(bench, OK, *tasks)
+        bench.wait(5)
     actor = body_of(bench.shard.webhook)
     assert bench.shard.state.deliveries.pending == {}
     assert (actor.receivers.active, actor.receivers.waiting) == (0, 0)

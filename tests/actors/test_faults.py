@@ -67,6 +67,9 @@ class Line:
         self.log.append(records, records[0].seq - 1, self.epoch)
         self.report(Committed(records[-1].seq, len(records)))
 
+    def run(self, what: Any) -> None:
+        what()
+
 
 class Reply:
     """Keeps its answer."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from actors.bench import BAD, GOOD, Bench
 
-from rota.actors import agent_queue, dependencies, dispatcher, mending, system
+from rota.actors import agent_queue, dependencies, dispatcher, mending, recovery
 from rota.actors import messages as m
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.mending import Gap
@@ -366,14 +366,14 @@ def test_a_record_that_comes_in_while_the_state_is_rebuilt_is_no_contradiction(
     bench.shard.journal.record(e.AgentPaused("ann"))
     bench.host.run()
 
-    def late(log: Any) -> State:
-        state = rebuild(log)
+    def late(log: Any, **options: Any) -> State:
+        state = rebuild(log, **options)
         while held:
             records = held.pop(0)
             log.append(records, records[0].seq - 1, log.epoch())
         return state
 
-    monkeypatch.setattr(system, "rebuild", late)
+    monkeypatch.setattr(recovery, "rebuild", late)
     bench.shard.journal.stop(ValueError("a bug"))
     bench.wait(5)
     assert bench.shard.degraded == ""

@@ -24,6 +24,7 @@ from support.receivers import OK, answer, receiving
 from support.server_process import REPOSITORY, ServerProcess
 
 from rota.actors.recovery import rebuild
+from rota.clock import SystemClock
 from rota.domain import events as e
 from rota.domain.commands import PULL
 from rota.domain.fold import TASK_EVENTS
@@ -353,11 +354,14 @@ async def compare(session: aiohttp.ClientSession, url: str, audit: Audit) -> Non
     state = audit.state
     assert stats["queue"]["waiting"] == state.backlog.total == audit.waiting
     assert stats["queue"]["inflight"] == state.slots.total == audit.inflight
-    assert stats["queue"]["tasksInMemory"] == len(state.tasks)
+    assert stats["queue"]["tasksInMemory"] <= len(state.tasks)
+    state.forget(SystemClock().now_us())  # as the server does by its clock, between two records
+    assert stats["queue"]["tasksInMemory"] >= len(state.tasks)
     for name, value in state.stats.totals.items():
         if not name.endswith("_us"):
-            assert stats["total"][name] == value, name
-            assert stats["sinceStart"][name] == state.stats.since_start()[name], name
+            uncounted = stats["total"][name] - value
+            assert uncounted == 0 or (name == "rejected" and uncounted > 0), name
+            assert stats["sinceStart"][name] == state.stats.since_start()[name] + uncounted, name
     assert stats["callbacks"] == {
         "pending": len(state.deliveries.pending),
         "delivered": state.deliveries.delivered,
