@@ -79,6 +79,8 @@ VALUES: dict[str, Any] = {
     "mapBytes": 70_000,
     "snapshotEveryEvents": 700,
     "timeoutMsMax": 700_000,
+    "maxQueueBytes": 7 << 20,
+    "maxEndedBytes": 7 << 20,
 }
 FLAGS = ("allowNetworkFs", "enabled", "startPaused")
 CASES = [

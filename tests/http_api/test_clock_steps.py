@@ -208,8 +208,8 @@ def test_a_clock_that_is_behind_the_last_record_at_a_start_is_a_step(
     delayed = rota.submit_native(delayMs=2000)
     backs_off = rota.submit_native(action="fail", retry={**ONCE_MORE, "baseMs": 2000})
     until(lambda: look(rota, backs_off)["state"] == "scheduled")
-    clock.ahead_s = 0.0
     rota.stop()
+    clock.ahead_s = 0.0
     rota.start()
     began = time.monotonic()
     (_, back) = steps(rota)

@@ -158,7 +158,7 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", "/tasks", "/tasks", None, none, 200
     yield "GET", "/tasks/{id}", f"/tasks/{done}", None, none, 200
     yield "DELETE", "/tasks/{id}", f"/tasks/{chat}", None, none, 200
-    bare = rota.submit(action="waits")
+    bare = rota.submit(action="waits", tabId="t1")
     yield "POST", "/tasks/{id}/cancel", f"/tasks/{bare}/cancel", None, none, 200
     yield "POST", "/tasks/{id}/retry", f"/tasks/{failed(rota, '/tasks')}/retry", None, none, 202
     yield "POST", "/tasks/batch", "/tasks/batch", items, none, 202

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Plant = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS = range(150)
+SEEDS = range(400)
 
 
 def a_step_carries_nothing_over(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +11,9 @@ from rota.actors import worker_pool
 from rota.actors.dependencies import DependencyActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.mending import Mending
-from rota.actors.messages import LookAgain, StartAttempt
+from rota.actors.messages import DeliverCallback, LookAgain, StartAttempt
 from rota.actors.routes import Routes
-from rota.actors.runtime import Ref
-from rota.actors.webhook import WebhookActor
+from rota.actors.runtime import Ref, body_of
 from rota.actors.worker_pool import WorkerPool
 from rota.domain import fold, task
 from rota.domain.task import IN_FLIGHT, lane_of
@@ -77,38 +75,40 @@ def the_pool_does_not_start_what_is_assigned(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
-    init = Mending.__init__
+    look = Mending._look
 
-    def forgetful(self: Mending, *args: Any) -> None:
-        init(self, *args)
-        self._routes = copy(self._routes)
-        self._routes.rearm = nothing  # type: ignore[method-assign]
+    def forgetful(self: Mending) -> None:
+        look(self)
+        body_of(self._timer)._heap.clear()
 
-    patch.setattr(Mending, "__init__", forgetful)
+    patch.setattr(Mending, "_look", forgetful)
 
 
 def timeouts_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
-    rearm = Routes.rearm
+    moments = Routes._moments_of
 
-    def careless(self: Routes, each: Any) -> None:
-        if each.state not in IN_FLIGHT:
-            rearm(self, each)
+    def careless(self: Routes, each: Any) -> Any:
+        return iter(()) if each.state in IN_FLIGHT else moments(self, each)
 
-    patch.setattr(Routes, "rearm", careless)
+    patch.setattr(Routes, "_moments_of", careless)
 
 
 def callbacks_are_not_owed_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Routes, "owe", nothing)
+    def fewer(self: Routes) -> Any:
+        for each in self._tasks:
+            yield from self._moments_of(each)
+
+    patch.setattr(Routes, "moments", fewer)
 
 
 def batches_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    steps = Mending._all_steps
+    look = Mending._look
 
-    def fewer(self: Mending) -> Any:
+    def fewer(self: Mending) -> None:
         self._dropped = set(self._journal.state.batches.unfinished())
-        return steps(self)
+        look(self)
 
-    patch.setattr(Mending, "_all_steps", fewer)
+    patch.setattr(Mending, "_look", fewer)
 
 
 def dependents_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -123,30 +123,14 @@ def an_outcome_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mending, "_deal_with", lambda *_args, **_more: None)
 
 
-def tries_under_way_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: WebhookActor) -> None:
-        self._clear()
-        self._sending.clear()
-
-    patch.setattr(WebhookActor, "reset", forget)
-
-
 def a_callback_goes_out_before_its_end_is_durable(patch: pytest.MonkeyPatch) -> None:
-    init = Mending.__init__
+    def all_of_them(self: Routes) -> Any:
+        for each in self._tasks:
+            yield from self._moments_of(each)
+        for delivery in self._deliveries.pending.values():
+            yield delivery.due_at, DeliverCallback(delivery.task, delivery.id)
 
-    def hasty(self: Mending, *args: Any) -> None:
-        init(self, *args)
-        journal = self._journal
-
-        class Ahead:
-            durable_seq = 1 << 60
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(journal, name)
-
-        self._journal = Ahead()  # type: ignore[assignment]
-
-    patch.setattr(Mending, "__init__", hasty)
+    patch.setattr(Routes, "moments", all_of_them)
 
 
 def a_slot_goes_before_the_dependents_are_released(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +158,6 @@ BUGS: list[Plant] = [
     dependents_are_not_looked_at,
     what_hung_on_a_fact_is_lost,
     an_outcome_is_lost,
-    tries_under_way_are_forgotten,
     a_callback_goes_out_before_its_end_is_durable,
     a_slot_goes_before_the_dependents_are_released,
     who_may_preempt_queues_behind_who_may_not,

@@ -58,7 +58,7 @@ def every_refusal_is_recorded(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_count_of_refusals_is_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Refusals, "take", lambda self: self._clear())
+    patch.setattr(Refusals, "fact", lambda self: self.clear())
 
 
 def a_snapshot_forgets_who_came_last(patch: pytest.MonkeyPatch) -> None:
