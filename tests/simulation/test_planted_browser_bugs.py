@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from support.simulation import actors_left, first_violation
+from support.planted import Plant, finds
 
 from rota.actors import dispatcher
 from rota.domain.browsers import decide_browser
 from rota.projections.browsers import Browsers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Plant = Callable[[pytest.MonkeyPatch], None]
+    import pytest
 
 SEEDS = range(1000)
 
@@ -95,11 +92,4 @@ BUGS: list[Plant] = [
     one_too_many_may_start,
 ]
 
-
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
-def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    violation = first_violation(SEEDS)
-    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
-    assert f"--seed {violation.seed}" in str(violation)
-    assert actors_left() == 0
+test_the_simulator_finds_the_bug = finds(BUGS, SEEDS)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from support.simulation import actors_left, first_violation
+from support.planted import Plant, finds
 
 from rota.actors import admission, agent_queue, system, worker_pool
 from rota.actors.dispatcher import DispatcherActor
@@ -31,9 +30,7 @@ from rota.projections.slots import Slots
 from rota.projections.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Plant = Callable[[pytest.MonkeyPatch], None]
+    import pytest
 
 SEEDS = range(150)
 
@@ -273,11 +270,4 @@ BUGS: list[Plant] = [
     callbacks_flood_a_host,
 ]
 
-
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
-def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    violation = first_violation(SEEDS)
-    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
-    assert f"--seed {violation.seed}" in str(violation)
-    assert actors_left() == 0
+test_the_simulator_finds_the_bug = finds(BUGS, SEEDS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from support.simulation import actors_left, first_violation
+from support.planted import Plant, finds
 
 from rota.actors.admission import AdmissionActor
 from rota.actors.journal import Journal
@@ -23,11 +22,10 @@ from rota.projections.state import State
 from rota.projections.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import pytest
 
     from rota.domain.task import Task
 
-    Plant = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS = range(400)
 
@@ -168,11 +166,4 @@ BUGS: list[Plant] = [
     a_snapshot_forgets_the_steps,
 ]
 
-
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
-def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    violation = first_violation(SEEDS)
-    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
-    assert f"--seed {violation.seed}" in str(violation)
-    assert actors_left() == 0
+test_the_simulator_finds_the_bug = finds(BUGS, SEEDS)

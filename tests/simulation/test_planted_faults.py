@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from support.simulation import actors_left, first_violation
+from support.planted import Plant, finds
 
 from rota.actors import worker_pool
 from rota.actors.dependencies import DependencyActor
@@ -19,9 +18,7 @@ from rota.domain import fold, task
 from rota.domain.task import IN_FLIGHT, lane_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Plant = Callable[[pytest.MonkeyPatch], None]
+    import pytest
 
 SEEDS = range(300)
 
@@ -163,11 +160,4 @@ BUGS: list[Plant] = [
     who_may_preempt_queues_behind_who_may_not,
 ]
 
-
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
-def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    violation = first_violation(SEEDS)
-    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
-    assert "the simulation raised" not in violation.sentence, violation
-    assert actors_left() == 0
+test_the_simulator_finds_the_bug = finds(BUGS, SEEDS)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from support.simulation import actors_left, first_violation
+from support.planted import Plant, finds
 
 from rota.actors import admission, agent_queue, dependencies, dispatcher, system, worker_pool
 from rota.actors.admission import AdmissionActor
@@ -46,9 +45,7 @@ from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Plant = Callable[[pytest.MonkeyPatch], None]
+    import pytest
 
 SEEDS = range(1000)
 LONG_US = 1_000_000_000
@@ -480,11 +477,4 @@ BUGS: list[Plant] = [
     an_attempt_that_is_over_has_its_say,
 ]
 
-
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
-def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    violation = first_violation(SEEDS)
-    assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
-    assert f"--seed {violation.seed}" in str(violation)
-    assert actors_left() == 0
+test_the_simulator_finds_the_bug = finds(BUGS, SEEDS)
