@@ -852,7 +852,7 @@ def test_ended_tasks_leave_the_list_but_not_the_log(serve: Servers, tab: Target)
 
 def test_waiting_tasks_stay_however_long_the_retention(serve: Servers) -> None:
     rota = serve({"scheduler": {"resultTTLSec": 1}})
-    gone, kept = rota.submit(), rota.submit()
+    gone, kept = rota.submit(tabId=TAB), rota.submit(tabId=TAB)
     rota.post(f"/tasks/{gone}/cancel")
     until(lambda: listed(rota) == {kept}, what="only the waiting one is listed")
 
