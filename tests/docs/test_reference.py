@@ -1,0 +1,52 @@
+"""What the reference says of events and states is what the code has: every kind, every move."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rota.domain.task import MOVES, TaskState
+from rota.eventlog.codec import CLASSES
+
+DOCS = Path(__file__).parents[2] / "docs"
+LIFTED = {"task", "agent"}
+_ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|[^|]+\|$", re.MULTILINE)
+_ARROW = re.compile(r"^ *(\S+) --> (\S+): (.+)$", re.MULTILINE)
+_NAME = re.compile(r"`(\w+)`")
+
+
+def kinds_of(page: str) -> dict[str, set[str]]:
+    """Give the kinds of events that a page has a row for, and the fields named there."""
+    section = page.partition("## The kinds of events")[2].partition("\n## ")[0]
+    return {kind: set(_NAME.findall(fields)) for kind, fields in _ROW.findall(section)}
+
+
+def test_every_kind_of_event_has_its_row_and_its_fields() -> None:
+    page = (DOCS / "log_format.md").read_text()
+    told = kinds_of(page)
+    assert told.keys() == CLASSES.keys()
+    for kind, cls in CLASSES.items():
+        assert told[kind] <= set(cls._fields), kind
+        for field in set(cls._fields) - LIFTED:
+            assert f"`{field}`" in page, f"{kind} has a field {field}"
+
+
+def test_every_move_between_two_states_is_drawn_and_no_other() -> None:
+    page = (DOCS / "state_machine.md").read_text()
+    drawn = {
+        (source, event.strip(), target)
+        for source, target, events in _ARROW.findall(page)
+        for event in events.split(",")
+    }
+    known = {
+        ("[*]" if source is None else source.value, event, target.value)
+        for source, moves in MOVES.items()
+        for event, target in moves.items()
+    }
+    known |= {("[*]", "task_submitted", state) for state in ("blocked", "scheduled")}
+    assert drawn == known
+
+
+def test_every_state_is_explained() -> None:
+    page = (DOCS / "state_machine.md").read_text()
+    assert all(f"| `{state.value}` |" in page for state in TaskState)
