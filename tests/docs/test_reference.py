@@ -1,17 +1,24 @@
-"""What the reference says of events and states is what the code has: every kind, every move."""
+"""What the pages say of events, states and settings is what the code has."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
+import pytest
+
+from rota.config import parse_settings, with_presets
 from rota.domain.task import MOVES, TaskState
 from rota.eventlog.codec import CLASSES
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LIFTED = {"task", "agent"}
 _ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|[^|]+\|$", re.MULTILINE)
 _ARROW = re.compile(r"^ *(\S+) --> (\S+): (.+)$", re.MULTILINE)
+_TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"`(\w+)`")
 
 
@@ -50,3 +57,10 @@ def test_every_move_between_two_states_is_drawn_and_no_other() -> None:
 def test_every_state_is_explained() -> None:
     page = (DOCS / "state_machine.md").read_text()
     assert all(f"| `{state.value}` |" in page for state in TaskState)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_configuration_that_is_shown_can_be_used(page: Path) -> None:
+    for block in _TOML.findall(page.read_text()):
+        presets = ("browsermanager",) if page.stem == "browsermanager" else ()
+        parse_settings(with_presets(tomllib.loads(block), presets))
