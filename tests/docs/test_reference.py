@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.config import parse_settings, with_presets
 from rota.domain.task import MOVES, TaskState
 from rota.eventlog.codec import CLASSES
+from rota.executors.callback import sign
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -19,6 +21,7 @@ LIFTED = {"task", "agent"}
 _ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|[^|]+\|$", re.MULTILINE)
 _ARROW = re.compile(r"^ *(\S+) --> (\S+): (.+)$", re.MULTILINE)
 _TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"`(\w+)`")
 
 
@@ -64,3 +67,18 @@ def test_every_configuration_that_is_shown_can_be_used(page: Path) -> None:
     for block in _TOML.findall(page.read_text()):
         presets = ("browsermanager",) if page.stem == "browsermanager" else ()
         parse_settings(with_presets(tomllib.loads(block), presets))
+
+
+@pytest.mark.parametrize("secret", ["plain words", "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="])
+def test_a_receiver_checks_a_signature_as_the_page_says(secret: str) -> None:
+    (block,) = _PYTHON.findall((DOCS / "executors.md").read_text())
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - it is our own page's
+    body = b'{"taskId":"tsk_0o18Xm9C"}'
+    headers = {"webhook-id": "dlv_7_tsk_0o18Xm9C", "webhook-timestamp": "1794805431"}
+    headers["webhook-signature"] = sign(
+        ["another", secret], headers["webhook-id"], 1794805431, body
+    )
+    assert names["is_genuine"](secret, headers, body)
+    assert not names["is_genuine"](secret, headers, body + b" ")
+    assert not names["is_genuine"]("not it", headers, body)
