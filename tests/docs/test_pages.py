@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,12 +62,13 @@ def links_of(path: Path) -> Iterator[tuple[int, str]]:
 def anchors_of(path: Path) -> set[str]:
     """Give the anchors that a page's headings get: lower case, no punctuation, dashes for spaces."""
     anchors: set[str] = set()
+    seen: Counter[str] = Counter()
     for line in lines_of(path):
         heading = None if line.is_code else _HEADING.fullmatch(line.text)
         if heading is not None:
             words = re.sub(r"[^\w\- ]", "", heading[1].lower()).replace(" ", "-")
-            copies = sum(each == words or each.startswith(f"{words}-") for each in anchors)
-            anchors.add(f"{words}-{copies}" if words in anchors else words)
+            anchors.add(f"{words}-{seen[words]}" if seen[words] else words)
+            seen[words] += 1
     return anchors
 
 
@@ -127,7 +129,9 @@ def test_every_page_of_the_docs_is_found_from_the_first() -> None:
 
 def test_what_is_wrong_with_a_page_is_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One\n\n## Two: a `thing`, 3\n\n[a](#x) `[b](c.md)`\n```\n[d](e.md)\n```\n")
+    page.write_text(
+        "# One\n\n## Two: a `thing`, 3\n\n## One\n\n[a](#x) `[b](c.md)`\n```\n[d](e.md)\n```\n"
+    )
     assert [link for _, link in links_of(page)] == ["#x"]
-    assert anchors_of(page) == {"one", "two-a-thing-3"}
-    assert [line.number for line in lines_of(page) if line.is_code] == [6, 7, 8]
+    assert anchors_of(page) == {"one", "two-a-thing-3", "one-1"}
+    assert [line.number for line in lines_of(page) if line.is_code] == [8, 9, 10]
