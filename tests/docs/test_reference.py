@@ -1,0 +1,84 @@
+"""What the pages say of events, states and settings is what the code has."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.config import parse_settings, with_presets
+from rota.domain.task import MOVES, TaskState
+from rota.eventlog.codec import CLASSES
+from rota.executors.callback import sign
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LIFTED = {"task", "agent"}
+_ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|[^|]+\|$", re.MULTILINE)
+_ARROW = re.compile(r"^ *(\S+) --> (\S+): (.+)$", re.MULTILINE)
+_TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"`(\w+)`")
+
+
+def kinds_of(page: str) -> dict[str, set[str]]:
+    """Give the kinds of events that a page has a row for, and the fields named there."""
+    section = page.partition("## The kinds of events")[2].partition("\n## ")[0]
+    return {kind: set(_NAME.findall(fields)) for kind, fields in _ROW.findall(section)}
+
+
+def test_every_kind_of_event_has_its_row_and_its_fields() -> None:
+    page = (DOCS / "log_format.md").read_text()
+    told = kinds_of(page)
+    assert told.keys() == CLASSES.keys()
+    for kind, cls in CLASSES.items():
+        assert told[kind] <= set(cls._fields), kind
+        for field in set(cls._fields) - LIFTED:
+            assert f"`{field}`" in page, f"{kind} has a field {field}"
+
+
+def test_every_move_between_two_states_is_drawn_and_no_other() -> None:
+    page = (DOCS / "state_machine.md").read_text()
+    drawn = {
+        (source, event.strip(), target)
+        for source, target, events in _ARROW.findall(page)
+        for event in events.split(",")
+    }
+    known = {
+        ("[*]" if source is None else source.value, event, target.value)
+        for source, moves in MOVES.items()
+        for event, target in moves.items()
+    }
+    known |= {("[*]", "task_submitted", state) for state in ("blocked", "scheduled")}
+    assert drawn == known
+
+
+def test_every_state_is_explained() -> None:
+    page = (DOCS / "state_machine.md").read_text()
+    assert all(f"| `{state.value}` |" in page for state in TaskState)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_configuration_that_is_shown_can_be_used(page: Path) -> None:
+    for block in _TOML.findall(page.read_text()):
+        presets = ("browsermanager",) if page.stem == "browsermanager" else ()
+        parse_settings(with_presets(tomllib.loads(block), presets))
+
+
+@pytest.mark.parametrize("secret", ["plain words", "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="])
+def test_a_receiver_checks_a_signature_as_the_page_says(secret: str) -> None:
+    (block,) = _PYTHON.findall((DOCS / "executors.md").read_text())
+    names: dict[str, Any] = {}
+    exec(block, names)
+    body = b'{"taskId":"tsk_0o18Xm9C"}'
+    headers = {"webhook-id": "dlv_7_tsk_0o18Xm9C", "webhook-timestamp": "1794805431"}
+    headers["webhook-signature"] = sign(
+        ["another", secret], headers["webhook-id"], 1794805431, body
+    )
+    assert names["is_genuine"](secret, headers, body)
+    assert not names["is_genuine"](secret, headers, body + b" ")
+    assert not names["is_genuine"]("not it", headers, body)
