@@ -106,6 +106,16 @@ class SystemClock(Timeline):
         """Read the clock that nobody sets (and which freezegun leaves alone)."""
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
 
+    def now_us(self) -> int:
+        """Give the present moment, without a detour: it is asked for several times a task."""
+        steady = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
+        ahead = int(time.time() * US_PER_S) - steady
+        if -STEP_US <= ahead - self._apart <= STEP_US:
+            self._ahead = ahead
+        now = steady + self._ahead
+        self._latest = max(self._latest, now)
+        return self._latest
+
 
 class ManualClock(Timeline):
     """A clock that stands still until it is moved."""

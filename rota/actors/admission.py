@@ -77,7 +77,6 @@ class AdmissionActor(CooperativeActor):
     def on_receive(self, message: Any) -> None:
         """Decide."""
         kind = type(message)
-        self._look()
         if kind is m.SubmitTasks:
             find = self._finder(message.foreseen)
             answers = [self._submit(command, find) for command in message.commands]
@@ -114,7 +113,7 @@ class AdmissionActor(CooperativeActor):
             known = self._known(command)
             if known is not None:
                 return known
-            decide.check_ahead(command.deadline, self._journal.now())
+            self._check_ahead(command)
             if not (command.wanted_id or command.depends):
                 return self._admit(command, self._draw_id(command.dialect), None, None)
             task_id = self._id_for(command)
@@ -128,6 +127,12 @@ class AdmissionActor(CooperativeActor):
         except RequestError as error:
             return error
 
+    def _check_ahead(self, command: SubmitTask) -> None:
+        """Refuse a deadline that has passed by the clock as it is now. Raises InvalidRequest."""
+        if command.deadline is not None:
+            self._look()
+            decide.check_ahead(command.deadline, self._journal.now())
+
     def _admit(
         self,
         command: SubmitTask,
@@ -135,14 +140,13 @@ class AdmissionActor(CooperativeActor):
         depends: dict[str, str] | None,
         prospects: Prospects | None,
     ) -> m.Admitted | m.Refused:
-        state = self._journal.state
-        limits = state.control.limits
+        state, now = self._journal.state, self._journal.now()
         event = decide_submission(
             state.backlog,
-            limits,
+            state.control.limits,
             command,
             task_id,
-            at=self._journal.now(),
+            at=now,
             depends=depends,
             prospects=prospects,
         )
@@ -150,7 +154,6 @@ class AdmissionActor(CooperativeActor):
             if command.wanted_id is not None:
                 fresh = self._draw_id(command.dialect)
                 event = event._replace(task=fresh)  # the wanted one stays free
-            now = self._journal.now()
             counted = not self._refusals.has_room(now)
             if counted:
                 self._refusals.count_task(command.agent)
@@ -167,8 +170,8 @@ class AdmissionActor(CooperativeActor):
             left = state.backlog.total - (replaced.state in WAITING)
             event = event._replace(position=left + 1)
         events += [event, *decide_doom(event, prospects, replaced)]
-        record = self._journal.record(*events, by=command.by)
-        return m.Admitted(task_id, event.position, record.at, self._state_of(task_id))
+        self._journal.record(*events, by=command.by, at=now)
+        return m.Admitted(task_id, event.position, now, self._state_of(task_id))
 
     def _state_of(self, task_id: str) -> str:
         """Give the state of a task that was just taken; a doomed one may have left memory."""
@@ -240,7 +243,7 @@ class AdmissionActor(CooperativeActor):
             return known
         state = self._journal.state
         for command in batch.tasks:
-            decide.check_ahead(command.deadline, self._journal.now())
+            self._check_ahead(command)
             check_no_batch(command.depends, state.batches.by_id)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)

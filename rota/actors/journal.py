@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.journal")
 
+_new: Any = tuple.__new__  # past a NamedTuple's own constructor, for every record
+
 
 def _logged(where: str, record: Record, error: Exception) -> None:
     logger.error("a %s of record %d failed", where, record.seq, exc_info=error)
@@ -63,7 +65,7 @@ class Journal:
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
         self.tail: Tail | None = None
-        self.unheard_us: Callable[[], int] = int  # by how much the clock was set, unrecorded
+        self.shift_us = state.steps.shift  # how far the clock has been set in all
         self._clock = clock
         self._hand_over = hand_over
         self._schedule = schedule
@@ -74,7 +76,9 @@ class Journal:
 
     def now(self) -> int:
         """Give the time that the next record gets: never before that of the last."""
-        return max(self._clock.now_us() - self.unheard_us(), self.state.at)
+        state = self.state
+        unheard = self.shift_us - state.steps.shift  # the clock was set, which is not recorded yet
+        return max(self._clock.now_us() - unheard, state.at)
 
     def check_open(self) -> None:
         """Raise StorageUnavailable if nothing can be recorded now."""
@@ -89,38 +93,42 @@ class Journal:
         """
         self.check_open()
         at = self.now() if at is None else at
-        unsent, watched = self._unsent, self.watched
-        routed: list[tuple[Callable[[Record], None], Record]] = []
-        woken: list[Callable[[], None]] = []
         written: list[tuple[Record, bytes]] = []
-        for seq, event in enumerate(events, self._seq + 1):
-            record = Record(seq, at, event, by, cause)
+        seq = self._seq
+        for event in events:
+            seq += 1
+            record = _new(Record, (seq, at, event, by, cause))
             written.append((record, codec.encode(record)))
-        if not unsent:
+        if not self._unsent:
             self._schedule()
         for record, body in written:
-            seq, event = record.seq, record.event
-            self._fold(record)
-            self._seq = seq
-            self.digest = digest = chain.extend(self.digest, body)
-            subject = codec.subject_of(event)
-            unsent.append(Stored(seq, digest, body, subject))
-            if subject in watched:
-                woken += watched[subject]
-            effect = self.on_durable.get(type(event))
-            if effect is not None:
-                self._effects.append((seq, effect, record))
-            route = self.on_record.get(type(event))
-            if route is not None:
-                routed.append((route, record))
-        for route, each in routed:
+            self._keep(record, body)
+        for record, _ in written:
+            self._spread(record)
+        return written[-1][0]
+
+    def _keep(self, record: Record, body: bytes) -> None:
+        """Fold a record, and have it written."""
+        seq, _, event, _, _ = record
+        self._fold(record)
+        self._seq = seq
+        self.digest = digest = chain.extend(self.digest, body)
+        self._unsent.append(_new(Stored, (seq, digest, body, codec.subject_of(event))))
+        effect = self.on_durable.get(type(event))
+        if effect is not None:
+            self._effects.append((seq, effect, record))
+
+    def _spread(self, record: Record) -> None:
+        """Tell whoever hears of a fact at once."""
+        route = self.on_record.get(type(record.event))
+        if route is not None:
             try:
-                route(each)
+                route(record)
             except Exception as error:  # noqa: BLE001 - the other routes have to be followed
-                self.on_fault("route", each, error)
-        for wake in woken:
-            wake()
-        return record
+                self.on_fault("route", record, error)
+        if self.watched:
+            for wake in self.watched.get(codec.subject_of(record.event) or "", ()):
+                wake()
 
     def _fold(self, record: Record) -> None:
         try:

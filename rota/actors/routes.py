@@ -323,4 +323,5 @@ class Routes:
             yield due, m.TimeOutAttempt(task.id, task.token)
 
     def _of(self, record: Record) -> Task | None:
-        return self._cast.archive.lately(record.event.task)  # type: ignore[union-attr]
+        task_id: str = record.event.task  # type: ignore[union-attr]
+        return self._tasks.by_id.get(task_id) or self._cast.archive.lately(task_id)

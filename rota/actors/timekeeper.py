@@ -37,7 +37,6 @@ class Timekeeper:
         """Go on with a journal at which nothing has been recorded yet."""
         state, clock = journal.state, self._clock
         self._journal = journal
-        journal.unheard_us = self._unheard_us
         if self._base is None:
             clock.take_over()  # nothing was recorded before it
             self._base = state.steps.shift - clock.shift_us
@@ -56,7 +55,8 @@ class Timekeeper:
         if journal is None or self._base is None or journal.failure is not None:
             return
         self._clock.take_over()
-        by_us = self._unheard_us()
+        journal.shift_us = self._base + self._clock.shift_us
+        by_us = journal.shift_us - journal.state.steps.shift
         if not by_us:
             return
         now = self._clock.now_us()
@@ -73,9 +73,3 @@ class Timekeeper:
             rfc3339(was),
             rfc3339(now),
         )
-
-    def _unheard_us(self) -> int:
-        """Say by how much the clock has been set that the log has not heard of."""
-        if self._base is None or self._journal is None:
-            return 0
-        return self._base + self._clock.shift_us - self._journal.state.steps.shift

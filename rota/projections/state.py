@@ -165,8 +165,13 @@ class State:
                 for fold in handlers:
                     fold(record, task)
         self.seq, self.at = seq, at
-        batches, keys = self.batches, self.keys
-        if tasks.ended or batches.ended or keys.ending or keys.expiring:
+        batches, keys, oldest = self.batches, self.keys, at - tasks.ttl_us
+        if (
+            (tasks.ended and (tasks.crowded or tasks.ended[0][0] <= oldest))
+            or (batches.ended and batches.ended[0][0] <= oldest)
+            or keys.ending
+            or keys.expiring
+        ):
             self.forget(at)
 
     def forget(self, now: int) -> None:

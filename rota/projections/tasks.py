@@ -43,12 +43,14 @@ class Tasks:
         self._void: dict[str, int] = {}  # how many of a task's first entries in `ended` are void
         self._void_total = 0
         self._is_unsorted = False
+        self.crowded = False  # whether `is_crowded` is worth a look
 
     def keep(self, limits: Limits) -> None:
         """Keep what ended for so long, so many of them, and so many bytes."""
         self.ttl_us = limits.result_ttl_s * US_PER_S
         self._ended_max = limits.ended or sys.maxsize
         self._ended_bytes_max = limits.ended_bytes or sys.maxsize
+        self.crowded = self.is_crowded()
 
     def get(self, task_id: str) -> Task | None:
         """Give the task, if it is in memory."""
@@ -108,6 +110,7 @@ class Tasks:
         task.weight = weight_of(task)
         self.ended_bytes += task.weight
         self.ended.append((at, task))
+        self.crowded = self.is_crowded()
         if self._void_total > len(self.ended) // 2 + VOID_MAX:
             self._sweep()
 
@@ -143,6 +146,7 @@ class Tasks:
             task = self.ended.popleft()[1]
             if not self._is_void(task):
                 self._drop(task)
+        self.crowded = False
 
     def _drop(self, task: Task) -> None:
         if self.before_change is not None:
