@@ -6,7 +6,7 @@ what to do next, and an exit code.
 
     0 done   1 refused, not found, unreachable, unusable   2 wrong usage
     3 the storage failed under a running server            4 verification failed
-    130 a second Ctrl-C ended a server at once
+    130 ended by Ctrl-C (a server: by the second one, at once)
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ COMMANDS = {
 """Every command, and the module of this package it is in (as `<command>_command`)."""
 
 
+EXIT_INTERRUPTED = 130
+
+
 class Commands(SuggestingGroup):
     """A group that imports its commands when they are asked for."""
 
@@ -72,6 +75,8 @@ class Commands(SuggestingGroup):
         except RotaError as error:
             complain(error.message, error.hint)
             ctx.exit(1)
+        except (click.Abort, KeyboardInterrupt):
+            ctx.exit(EXIT_INTERRUPTED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from rota.errors import RotaError
+
 PIPED_COLUMNS = 200
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -40,6 +42,12 @@ def complain(message: str, hint: str = "") -> None:
     click.echo(f"error: {clean(message)}", err=True)
     if hint:
         click.echo(f"  try: {clean(hint)}", err=True)
+
+
+def complain_in_json(error: RotaError) -> None:
+    """Say on stderr what was refused, with everything that a program may branch on."""
+    said = {"code": error.code, "error": error.message, "retryable": error.retryable}
+    click.echo(json.dumps({**said, "details": error.details, "hint": error.hint}), err=True)
 
 
 def note(message: str) -> None:

@@ -220,7 +220,14 @@ async def _serve(settings: Settings, config_path: Path | None, voice: Voice) -> 
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             signal.signal(signal.SIGINT, voice.cut_off)
 
-    await server.run(lambda: voice.announce(settings, server.port), stopping)
+    def ready() -> None:
+        voice.announce(settings, server.port)
+        paused = server.shard.state.control.stopped
+        if paused is not None:
+            because = f" ({paused})" if paused else ""
+            voice.say(f"  everything is paused{because}: `rota resume` lets tasks run")
+
+    await server.run(ready, stopping)
     if server.failure is None:
         voice.say("stopped in good order")
     return server.failure

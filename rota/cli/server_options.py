@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import note
+from rota.cli.output import complain_in_json, note
 from rota.client.client import RotaClient
 from rota.client.transport import DEFAULT_URL
 from rota.errors import RequestError, RotaError
@@ -66,9 +66,13 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any, url: str, token: str | None, **options: Any) -> None:
         try:
             command(*args, client=RotaClient(url, token=token), **options)
-        except RequestError as error:
-            error.hint = error.hint or hint_for(error)
-            raise
+        except RotaError as error:
+            if isinstance(error, RequestError):
+                error.hint = error.hint or hint_for(error)
+            if not options.get("as_json"):
+                raise
+            complain_in_json(error)
+            click.get_current_context().exit(1)
 
     return call
 

@@ -104,11 +104,12 @@ class Seconds(click.ParamType[float]):
     name = "seconds"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Give it as a number."""
+        """Give it as a number; a bare one is in seconds already."""
+        ms = _span_ms(str(value))
         try:
-            seconds = float(value)
+            seconds = float(value) if ms is None else ms / 1000
         except ValueError:
-            self.fail(f"{value!r} is not a number; write --wait last, or --wait=10", param, ctx)
+            self.fail(f"{value!r} is not like 10, 10s or 5m; write --wait last", param, ctx)
         if not 0 <= seconds <= WAIT_S_MAX:
             self.fail(f"must be from 0 to {WAIT_S_MAX}", param, ctx)
         return seconds

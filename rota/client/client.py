@@ -9,6 +9,7 @@ sent twice. `stream` and `follow_logs` alone reconnect by themselves, from the l
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 TIMEOUT_S = 30.0
+WAIT_S = 60.0
 LONG_POLL_S = 25.0
 """How long one request waits for a task: less than most proxies bear."""
 PAGE_ROWS = 1000
@@ -36,10 +38,20 @@ class RotaClient:
     """Talks to one server."""
 
     def __init__(
-        self, url: str = DEFAULT_URL, *, token: str | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Take the server's address. Raises InvalidRequest if it is not one."""
-        self._http = Transport(url, token, timeout_s)
+        """Take the server's address. Raises InvalidRequest if it is not one.
+
+        What is not given is taken from ROTA_URL and ROTA_TOKEN, as by the command line.
+        """
+        environ = os.environ
+        address = url or environ.get("ROTA_URL") or DEFAULT_URL
+        secret = token if token is not None else environ.get("ROTA_TOKEN")
+        self._http = Transport(address, secret or None, timeout_s)
         self.url = self._http.url
 
     # -- tasks -------------------------------------------------------------------------------
@@ -89,7 +101,7 @@ class RotaClient:
         """Give a failed task a new life. Raises NotFound, Conflict, or QueueFull."""
         return self._post(_path("tasks", task_id, "retry"))
 
-    def wait(self, task_id: str, timeout_s: float) -> Json:
+    def wait(self, task_id: str, timeout_s: float = WAIT_S) -> Json:
         """Give the task once it has ended, or as it is after `timeout_s`."""
         end = monotonic_s() + timeout_s
         pause = POLL_S
@@ -188,7 +200,7 @@ class RotaClient:
     def wait_batch(
         self,
         batch_id: str,
-        timeout_s: float,
+        timeout_s: float = WAIT_S,
         *,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Json:

@@ -146,7 +146,7 @@ class Transport:
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         msg = f"cannot reach a rota server at {self.url}: {reason}"
-        return ServerUnreachable(msg, hint="start one with `rota serve`, or give its --url")
+        return ServerUnreachable(msg, hint="start one with `rota serve`, or give its url")
 
     def _parsed(self, status: int, answer: bytes) -> Json:
         try:

@@ -1,0 +1,68 @@
+"""What programs and impatient people meet: errors as JSON, durations, Ctrl-C, the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.client import RotaClient
+from rota.errors import InvalidRequest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_an_error_is_json_where_json_was_asked_for(rota):
+    answer = rota("get", "tsk_nobody", "--json")
+    said = json.loads(answer.stderr)
+    assert answer.exit_code == 1
+    assert (said["code"], said["retryable"]) == ("not_found", False)
+
+
+def test_a_server_that_is_not_there_is_json_too(typed):
+    answer = typed("stats", "--json", "--url", "http://127.0.0.1:1")
+    assert answer.exit_code == 1
+    assert "code" in json.loads(answer.stderr)
+
+
+@pytest.mark.parametrize("span", ["5", "5s", "5000ms"])
+def test_a_wait_is_a_duration_or_a_number_of_seconds(rota, span):
+    assert rota("submit", "echo", "--agent", "w", "--wait", span).exit_code == 0
+
+
+def test_ctrl_c_while_waiting_leaves_with_130_and_says_where_to_look(server):
+    command = [sys.executable, "-m", "rota", "submit", "sleep", "--agent", "c", "--param"]
+    waiting = subprocess.Popen(
+        [*command, "ms=60000", "--wait", "50", "--url", server.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    client = RotaClient(server.url)
+    try:
+        for event in client.stream(after=0, kinds=["task_started"], agent="c"):
+            assert event["kind"] == "task_started"
+            break
+        waiting.send_signal(signal.SIGINT)
+        _, complaint = waiting.communicate(timeout=30)
+    finally:
+        waiting.kill()
+        waiting.wait()
+    assert waiting.returncode == 130
+    assert "rota get tsk_" in complaint
+    assert "Aborted" not in complaint
+
+
+def test_a_client_takes_its_server_from_the_environment(server, monkeypatch):
+    monkeypatch.setenv("ROTA_URL", server.url)
+    assert RotaClient().url == server.url
+    monkeypatch.setenv("ROTA_URL", "nonsense")
+    with pytest.raises(InvalidRequest):
+        RotaClient()
+    assert RotaClient("http://127.0.0.1:1").url == "http://127.0.0.1:1"
