@@ -56,6 +56,9 @@ class ForgetfulLine:
     def hand_over(self, records):
         self.report(Committed(records[-1].seq, len(records)))
 
+    def run(self, what):
+        what()
+
 
 class HeldRunner:
     """Keeps attempts running until the benchmark ends them."""

@@ -89,20 +89,8 @@ def main():
         ("floor: parse and answer, nothing stored", median(floors), "/s", "", None),
         ("durable submissions", median(rates), "/s", "", None),
         ("durable submissions / floor", ratio, "x", f"at least {GOAL}", ratio >= GOAL),
-        (
-            "end to end, one submit a call",
-            median(tasks),
-            "tasks/s",
-            "beanstalkd with fsync 1,754",
-            median(tasks) > 1754,
-        ),
-        (
-            "end to end, 50 tasks a call",
-            median(bulk),
-            "tasks/s",
-            "BullMQ in memory, bulk 5,100",
-            median(bulk) > 5100,
-        ),
+        ("end to end, 64 clients, one submit a call", median(tasks), "tasks/s", "", None),
+        ("end to end, 64 clients, 50 tasks a call", median(bulk), "tasks/s", "", None),
     ]
     report("submissions", rows, as_json=args.json)
 
