@@ -20,7 +20,7 @@ from rota.errors import LogUnusable
 from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
-from rota.eventlog.damage import broken, damaged, missing
+from rota.eventlog.damage import broken, damaged, misled, missing
 from rota.eventlog.data_folder import DataFolder
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
@@ -244,7 +244,7 @@ class LmdbLog:
                 value = txn.get(key, db=events)
                 before = txn.get(_SEQ.pack(seq - 1), db=events) if seq > 1 else GENESIS
                 if value is None or before is None:
-                    raise missing(seq if value is None else seq - 1)
+                    raise misled(seq if value is None else seq - 1)
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
                     raise broken(seq)
