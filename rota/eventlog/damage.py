@@ -23,7 +23,7 @@ def missing(seq: int) -> LogCorrupt:
 
 def misled(seq: int) -> LogCorrupt:
     """Say that the index names a record that is not there."""
-    return LogCorrupt(seq, f"the index names record {seq}, which is missing", hint=RESTORE)
+    return LogCorrupt(seq, f"record {seq} is missing, which the index names", hint=RESTORE)
 
 
 def damaged(what: str, seq: int = 0) -> LogCorrupt:

@@ -21,7 +21,7 @@ from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
 from rota.eventlog.damage import broken, damaged, misled, missing
-from rota.eventlog.data_folder import DataFolder
+from rota.eventlog.data_folder import DataFolder, advice_for
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
 from rota.eventlog.port import READ_BYTES_MAX, Head, Stored
@@ -69,11 +69,14 @@ class LmdbLog:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
                 if (data := self.folder / "data.mdb").exists():
                     PageCheck(data).look()
+                elif self._snapshots.exist():
+                    what = f"the log in {self.folder} is gone: there are snapshots, and no data.mdb"
+                    raise damaged(what)
             self._open()
         except OSError as error:
             self.close()
             msg = f"cannot use the data folder {self.folder}: {error.strerror or error}"
-            raise LogUnusable(msg, hint="check that it exists and is writable") from error
+            raise LogUnusable(msg, hint=advice_for(error)) from error
         except BaseException:
             self.close()
             raise
