@@ -67,11 +67,7 @@ class LmdbLog:
         try:
             if not readonly:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
-                if (data := self.folder / "data.mdb").exists():
-                    PageCheck(data).look()
-                elif self._snapshots.exist():
-                    what = f"the log in {self.folder} is gone: there are snapshots, and no data.mdb"
-                    raise damaged(what)
+                self._look()
             self._open()
         except OSError as error:
             self.close()
@@ -82,6 +78,14 @@ class LmdbLog:
             raise
 
     # -- opening -----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look at what is there before it is mapped, or a new file is made. Raises LogCorrupt."""
+        if (data := self.folder / "data.mdb").exists():
+            PageCheck(data).look()
+        elif self._snapshots.exist():
+            what = f"the log in {self.folder} is gone: there are snapshots, and no data.mdb"
+            raise damaged(what)
 
     def _open(self) -> None:
         self._db: dict[str, Any] = {}
