@@ -68,6 +68,8 @@ CODES = {
     503: -1503,
 }
 """The codes by status; the document fixes only the one for a full queue."""
+NAMES = {"taskId": "jobId", "state": "status"}
+"""What the details of an error are called here."""
 _TASK = re.compile(r"\btask\b")
 MESSAGES = {"timeout": "Execution timeout", "queue_timeout_exceeded": "Queue timeout"}
 
@@ -132,7 +134,8 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     error = reworded(error, STATES)
     message = _TASK.sub("job", str(error))
     code = CODES.get(error.status, -1500 if error.status >= 500 else -1400)
-    details = {"error": error.code, **error.details}
+    details = {"error": error.code}
+    details |= {NAMES.get(name, name): value for name, value in error.details.items()}
     return _envelope(code, message, details, request_id)
 
 
