@@ -164,11 +164,3 @@ def test_a_body_of_another_type_is_refused(rota: Rota) -> None:
 def test_lists_refuse_senseless_questions(rota: Rota, query: str) -> None:
     answer = rota.get(f"/tasks?{query}")
     assert (answer.status, answer.code) == (400, "bad_request")
-
-
-def test_a_null_is_a_field_that_is_absent(rota: Rota) -> None:
-    fields = ("priority", "dependsOn", "onMissing", "preempt", "timeoutMs", "retryPolicy", "ref")
-    body = {"instruction": "x", **dict.fromkeys(fields)}
-    assert rota.post("/tasks", body).status == 201
-    assert rota.post("/tasks/batch", {"tasks": [body]}).status == 201
-    assert rota.post("/tasks", {"instruction": None}).status == 400
