@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from rota.domain.commands import Limits
 from rota.domain.retry import RetryPolicy
+from rota.durations import IN_SECONDS
 from rota.environment import with_environment
 from rota.errors import ConfigError
 from rota.presets import layered
@@ -160,9 +161,12 @@ class SchedulerSettings(Section):
             strict=True,
             ge=1,
             le=LIMIT_MAX,
-            validation_alias=AliasChoices("resultTTLSec", "resultTtlSec", "result_ttl_sec"),
+            validation_alias=AliasChoices(
+                "resultTTLSec", "resultTtlSec", "result_ttl_sec", "resultTTL", "result_ttl"
+            ),
             serialization_alias="resultTTLSec",
         ),
+        IN_SECONDS,
     ] = 300
     worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
     max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1

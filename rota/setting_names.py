@@ -25,6 +25,8 @@ def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") ->
     What means `as it was` is left out, so that it hides nothing of what lies under it.
     """
     known = spellings(model)
+    if not where:
+        table = _undotted(table, known)
     found: dict[str, Any] = {}
     given: dict[str, str] = {}
     for key, value in table.items():
@@ -38,6 +40,38 @@ def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") ->
         found[name] = fresh
         given.setdefault(name, key)
     return without_zeros(found) if getattr(model, "ignores_zeros", False) else found
+
+
+def _undotted(table: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+    """Read `"agent.max_queue_size": 5` as the table that TOML makes of it. Raises ConfigError."""
+    found = {key: value for key, value in table.items() if not _is_dotted(key, known)}
+    for key, value in table.items():
+        if _is_dotted(key, known):
+            first, *rest = key.split(".")
+            for name in reversed(rest):
+                value = {name: value}  # noqa: PLW2901 - wrapped step by step
+            found = _laid(found, {first: value}, key)
+    return found
+
+
+def _is_dotted(key: str, known: dict[str, str]) -> bool:
+    first, dot, _ = key.partition(".")
+    return bool(dot) and first in known
+
+
+def _laid(under: dict[str, Any], over: dict[str, Any], said: str) -> dict[str, Any]:
+    """Lay one table over another that says nothing else of the same."""
+    found = dict(under)
+    for key, value in over.items():
+        old = found.get(key, value)
+        if isinstance(old, dict) and isinstance(value, dict):
+            found[key] = _laid(old, value, said) if key in found else value
+        elif old == value:
+            found[key] = value
+        else:
+            msg = f"{said[:NAME_SHOWN_MAX]} is given twice"
+            raise ConfigError(msg, hint="leave one of them out")
+    return found
 
 
 def without_zeros(table: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rota.config import Settings
 
+SET = "set"
+
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """Give settings for people to see: secrets are named, never shown."""
+    """Give settings for people to see: secrets are named, never shown.
+
+    They keep the shape that they have in a file, so that what is shown can be one to start from.
+    """
     values = settings.model_dump(mode="json", by_alias=True)
-    values["server"]["tokens"] = sorted(values["server"]["tokens"])
-    values["webhooks"]["secret"] = "set" if settings.webhooks.secrets else ""
+    values["server"]["tokens"] = _named(values["server"]["tokens"])
+    values["webhooks"]["secret"] = SET if settings.webhooks.secrets else ""
     for executor in values["executors"].values():
-        executor["headers"] = sorted(executor["headers"])
+        executor["headers"] = _named(executor["headers"])
         executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
     return values
+
+
+def _named(secrets: dict[str, str]) -> dict[str, str]:
+    return dict.fromkeys(sorted(secrets), SET)

@@ -71,8 +71,9 @@ def list_command(
 ) -> None:
     """List tasks, newest first.
 
-    Those that have not ended, and those that ended within the server's retention; older ones are
-    in the log (rota events, rota get).
+    Those that have not ended, and those that ended within the server's retention. With --state
+    failed alone, all that ever failed and were not retried, from the log; other older ones are
+    found by their id (rota get, rota events).
 
     \b
     Examples:

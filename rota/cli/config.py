@@ -159,7 +159,7 @@ def _table(
         default = defaults.get(name)
         said = [MEANINGS.get(f"{section}.{name}", "")] if explain else []
         if name in HIDDEN:
-            what = ", ".join(value) if isinstance(value, list) else value
+            what = ", ".join(value) if isinstance(value, dict) else value
             line = f"# {name}: {_value(what) if what else 'none'}"
         elif value is None:
             line = f"# {name}: not set"

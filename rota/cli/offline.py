@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.recovery import rebuild
-from rota.cli.shield import RECORDS
+from rota.cli.shield import LOCATE, RECORDS
 from rota.cli.verification import INDEX, verify
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Head
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Report = Callable[[int, int], None]
     Reports = Callable[[str], Report]
-
-LOCATE_RECORDS = 5000
 
 
 def verify_job(folder: Path, report: Reports, *, kept: list[Any] | None) -> dict[str, Any]:
@@ -57,18 +55,17 @@ def replay_job(
     return {"summary": summary_of(state, head), "tasks": tasks}
 
 
-def locate_job(folder: Path, report: Reports, *, after: int) -> None:
-    """Read record by record after one that is good, to see how far that goes."""
+def locate_job(folder: Path, report: Reports, *, after: int, stride: int) -> None:
+    """Read on after a record that is good, so many at a time, to see how far that goes."""
     progress = report(RECORDS)
     with closing(LmdbLog(folder, readonly=True)) as log:
-        for seq in range(after, after + LOCATE_RECORDS):
-            if not log.read(seq, 1):
-                return
-            progress(seq + 1, seq + 1)
+        while found := log.read(after, stride):
+            after = found[-1].seq
+            progress(after, after)
 
 
 JOBS: dict[str, Callable[..., Any]] = {
     "verify": verify_job,
     "replay": replay_job,
-    "locate": locate_job,
+    LOCATE: locate_job,
 }

@@ -177,7 +177,8 @@ def _settings(config_path: Path | None, presets: tuple[str, ...]) -> Settings:
     try:
         return load_settings(config_path, presets)
     except ConfigError as error:
-        where = "" if str(config_path) in error.message else f"{config_path}: "
+        is_named = config_path is None or str(config_path) in error.message
+        where = "" if is_named else f"{config_path}: "
         msg = where + error.message
         raise ConfigError(msg, hint=error.hint) from error
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 RECORDS = "records"
+LOCATE = "locate"
+LOCATE_STRIDE = 1000
 _ERRORS = {kind.__name__: kind for kind in (LogTooNew, LogUnusable, RotaError)}
 _CHILD = "from rota.cli.shield import main; main()"
 
@@ -44,17 +46,34 @@ def shielded(job: str, folder: Path, reports: dict[str, Report], **given: Any) -
         if RECORDS in reports:
             reports[RECORDS](done, total)
 
+    def locate() -> None:
+        """Read on as far as that goes: in strides, and then record by record."""
+        for stride in (LOCATE_STRIDE, 1):
+            with contextlib.suppress(RotaError):
+                shielded(LOCATE, folder, {RECORDS: record}, after=good, stride=stride)
+        record(good, good)
+
     code, answer = _run(job, folder, {**reports, RECORDS: record}, given)
     if answer is not None:
-        return _open_up(answer)
+        try:
+            return _open_up(answer)
+        except LogCorrupt as error:
+            if error.seq or job == LOCATE:
+                raise
+            locate()
+            raise _unread(error, good) from None
     if -code not in DAMAGE:
         msg = f"the process that read the log ended with {_name(code)}"
         raise RotaError(msg, hint="the log itself may be whole; try again")
-    if job != "locate":
-        with contextlib.suppress(RotaError):
-            shielded("locate", folder, {RECORDS: record}, after=good)
-            record(good, good)
+    if job != LOCATE:
+        locate()
     raise _killed(folder, good, code)
+
+
+def _unread(error: LogCorrupt, good: int) -> LogCorrupt:
+    """Add how far the log can be read to what is wrong with its file."""
+    how_far = f"record {good} is the last good one" if good else "no record could be read"
+    return LogCorrupt(good + 1, f"{error.message}; {how_far}", hint=error.hint)
 
 
 def _killed(folder: Path, good: int, code: int) -> LogCorrupt:

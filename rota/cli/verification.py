@@ -82,8 +82,12 @@ def verify(
         msg = f"the log should end at {end.seq}, but record {state.seq + 1} cannot be read"
         raise LogCorrupt(state.seq + 1, msg, hint=RESTORE)
     progress(end.seq, end.seq)
-    _check_index(log, by_task, end.seq, index_progress)
-    _check_failed(log, failed, end.seq)
+    try:
+        _check_index(log, by_task, end.seq, index_progress)
+        _check_failed(log, failed, end.seq)
+    except LogCorrupt as error:
+        msg = f"the index is damaged, all {end.seq} records are good: {error.message}"
+        raise LogCorrupt(error.seq or end.seq, msg, hint=RESTORE) from error
     return Verified(end, len(by_task), good, state.digest())
 
 

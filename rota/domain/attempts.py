@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 INTERRUPTIONS_MAX = 5
+REVIVALS_MAX = 50
+"""How often one task can be retried by hand: its history is read as a whole."""
 INTERNAL_FAULT = "internal_fault"
 QUEUED_TOO_LONG = "deadline exceeded while queued"
 RAN_TOO_LONG = "deadline exceeded while running"
@@ -165,7 +167,7 @@ def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpir
 
 
 def decide_revival(task: Task, now: int) -> e.TaskRevived:
-    """Give a failed task a new life, unless its deadline has passed. Raises Conflict.
+    """Give a failed task a new life, unless it had many or its deadline is over. Raises Conflict.
 
     Whoever failed before its dependencies were met or its moment had come did so by its deadline:
     all others have nothing more to wait for. (A deadline that has passed once may lie ahead again,
@@ -175,6 +177,9 @@ def decide_revival(task: Task, now: int) -> e.TaskRevived:
     if task.state is not FAILED:
         msg = f"only a failed task can be retried; this one is {task.state.value}"
         raise Conflict(msg, details=details)
+    if task.revivals >= REVIVALS_MAX:
+        msg = f"the task was retried {task.revivals} times already, which is the most there is"
+        raise Conflict(msg, code="too_many_retries", details=details, hint="submit it again")
     deadline = task.deadline
     has_met_it = task.error_code == "deadline_exceeded"
     if deadline is not None and (deadline <= now or has_met_it):

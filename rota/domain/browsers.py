@@ -33,6 +33,11 @@ class BrowserCounts(Protocol):
         ...
 
 
+def has_profile(task: Task) -> bool:
+    """Whether a stop can name the browser that a start has started."""
+    return task.plan is not None and bool(task.plan.key)
+
+
 def browser_of(task: Task) -> str:
     """Name the browser of a job: its profile's, or one that is nobody else's."""
     profile = task.plan.key if task.plan is not None else None

@@ -58,6 +58,7 @@ def born(record: e.Record) -> Task:
     task.rank = event.priority
     task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
     task.interruptions = task.next_at = task.spent_before = task.weight = task.begun_at = 0
+    task.revivals = 0
     task.holds = False
     task.result_json = task.error_details = task.notes = task.plan = task.waits = None
     if type(event) is e.TaskSubmitted:
@@ -112,6 +113,7 @@ def _revived(record: e.Record, task: Task) -> None:
     task.ready_at = record.at
     task.finished_at = task.ended_seq = task.next_at = task.interruptions = 0
     task.spent_before = task.attempt
+    task.revivals += 1
     task.error = task.error_code = task.error_details = None
 
 

@@ -25,6 +25,7 @@ _NUMBERS = frozenset(
         "position",
         "priority",
         "ready_at",
+        "revivals",
         "spent_before",
         "started_at",
         "token",

@@ -175,6 +175,7 @@ class Task:
         "ready_at",
         "ref",
         "result_json",
+        "revivals",
         "spent_before",
         "started_at",
         "state",
@@ -214,6 +215,7 @@ class Task:
     finished_at: int
     ended_seq: int
     result_json: bytes | None
+    revivals: int
     error: str | None
     error_code: str | None
     error_details: dict[str, Any] | None
@@ -283,6 +285,7 @@ class Task:
             self.ready_at,
             self.ref,
             None if self.result_json is None else self.result_json.decode(),
+            self.revivals,
             self.spent_before,
             self.started_at,
             self.state,
@@ -329,6 +332,7 @@ class Task:
             task.ready_at,
             task.ref,
             result,
+            task.revivals,
             task.spent_before,
             task.started_at,
             task.state,

@@ -21,6 +21,11 @@ def missing(seq: int) -> LogCorrupt:
     return LogCorrupt(seq, f"record {seq} is missing", hint=RESTORE)
 
 
+def misled(seq: int) -> LogCorrupt:
+    """Say that the index names a record that is not there."""
+    return LogCorrupt(seq, f"record {seq} is missing, which the index names", hint=RESTORE)
+
+
 def damaged(what: str, seq: int = 0) -> LogCorrupt:
     """Say that the file is damaged; `seq` is the first record that cannot be read, if known."""
     return LogCorrupt(seq, what, hint=RESTORE)

@@ -6,6 +6,7 @@ file systems whose locks and syncs cannot be trusted.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNSAFE_FILESYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph")
+
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: make room on it, or give another --data-dir",
+    errno.EDQUOT: "the quota is used up: make room, or give another --data-dir",
+    errno.EROFS: "the file system is mounted for reading only: give another --data-dir",
+    errno.EACCES: "this user may not write there: check the folder's owner and mode",
+    errno.EPERM: "this user may not write there: check the folder's owner and mode",
+}
+
+
+def advice_for(error: OSError) -> str:
+    """Say what to do about a folder that cannot be used."""
+    return _ADVICE.get(error.errno or 0, "check that it exists and is writable")
 
 
 class DataFolder:

@@ -20,8 +20,8 @@ from rota.errors import LogUnusable
 from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
-from rota.eventlog.damage import broken, damaged, missing
-from rota.eventlog.data_folder import DataFolder
+from rota.eventlog.damage import broken, damaged, misled, missing
+from rota.eventlog.data_folder import DataFolder, advice_for
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
 from rota.eventlog.port import READ_BYTES_MAX, Head, Stored
@@ -67,18 +67,25 @@ class LmdbLog:
         try:
             if not readonly:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
-                if (data := self.folder / "data.mdb").exists():
-                    PageCheck(data).look()
+                self._look()
             self._open()
         except OSError as error:
             self.close()
             msg = f"cannot use the data folder {self.folder}: {error.strerror or error}"
-            raise LogUnusable(msg, hint="check that it exists and is writable") from error
+            raise LogUnusable(msg, hint=advice_for(error)) from error
         except BaseException:
             self.close()
             raise
 
     # -- opening -----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look at what is there before it is mapped, or a new file is made. Raises LogCorrupt."""
+        if (data := self.folder / "data.mdb").exists():
+            PageCheck(data).look()
+        elif self._snapshots.exist():
+            what = f"the log in {self.folder} is gone: there are snapshots, and no data.mdb"
+            raise damaged(what)
 
     def _open(self) -> None:
         self._db: dict[str, Any] = {}
@@ -244,7 +251,7 @@ class LmdbLog:
                 value = txn.get(key, db=events)
                 before = txn.get(_SEQ.pack(seq - 1), db=events) if seq > 1 else GENESIS
                 if value is None or before is None:
-                    raise missing(seq if value is None else seq - 1)
+                    raise misled(seq if value is None else seq - 1)
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
                     raise broken(seq)

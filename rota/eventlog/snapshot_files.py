@@ -58,6 +58,10 @@ class SnapshotFiles:
             old.unlink(missing_ok=True)
         reach("snapshot.saved")
 
+    def exist(self) -> bool:
+        """Whether there are any, whole or not."""
+        return bool(self._paths())
+
     def load(self) -> list[Snapshot]:
         """Give the snapshots that are whole, newest first; whoever may write drops the others."""
         found = []

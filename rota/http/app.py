@@ -23,6 +23,7 @@ from rota.config import load_settings
 from rota.errors import ConfigError, InternalFault, LogError, RotaError
 from rota.http import problems
 from rota.http.call import Call
+from rota.http.damage import Damage
 from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
@@ -68,6 +69,7 @@ class App:
         self.registry = registry_for(bridge.shard)
         self.streams = Streams(bridge.shard.tail)
         self.watches = Watches(bridge.shard)
+        self.damage = Damage()
         self.closing = False
         self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}
@@ -139,8 +141,7 @@ class App:
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
             if isinstance(error, LogError):
-                error = InternalFault(error.message)
-                error.status = 503
+                error = self.damage.met(error)
             answer = self._problem(error, request_id, call.dialect if call else dialect)
         except ConnectionError:
             answer = web.Response(status=400)  # the client has left: nobody reads this

@@ -165,6 +165,15 @@ class DialectBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        """Drop the nulls of fields that may be absent, as those programs do."""
+        if not isinstance(data, dict) or None not in data.values():
+            return data
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {n: value for n, value in data.items() if value is not None or n not in optional}
+
 
 class TaskFields(BaseModel):
     """What a task can say of itself in both APIs."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LIST_QUERY = ("agentId", "state", "type", "batchId", "cursor", "limit", "view")
 FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
-JOB_QUERY = ("status", "jobType", "agentId", "cursor", "limit", "page", "pageSize")
+JOB_QUERY = ("status", "jobType", "profileId", "agentId", "cursor", "limit", "page", "pageSize")
 
 
 class Route(NamedTuple):

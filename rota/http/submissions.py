@@ -19,11 +19,14 @@ from rota.actors.messages import Refused
 from rota.clock import rfc3339
 from rota.config import DEADLINE_S_MAX
 from rota.domain.commands import PULL, Dedup, SubmitTask
+from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.models import KEY, moment_us
 from rota.wording import first_wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rota.actors.messages import Admitted
     from rota.config import RetrySettings
     from rota.http.call import Call
@@ -125,12 +128,14 @@ async def admitted(call: Call, command: SubmitTask) -> Admitted:
     return answer
 
 
-async def submit_one(call: Call, command: SubmitTask, waiting: str | None = None) -> Any:
-    """Submit one task and answer, with the dialect's own word for waiting if it has but one."""
+async def submit_one(
+    call: Call, command: SubmitTask, words: Mapping[TaskState, str] | None = None
+) -> Any:
+    """Submit one task and answer, with the dialect's own words for states if it has any."""
     answer = await admitted(call, command)
     body: dict[str, Any] = {
         "taskId": answer.task,
-        "state": waiting or answer.state,
+        "state": words[TaskState(answer.state)] if words else answer.state,
         "position": answer.position,
         "createdAt": rfc3339(answer.created_at),
     }

@@ -44,8 +44,9 @@ async def list_tasks(
     """
     agent = call.query("agentId")
     action = call.query("type") or call.query("action") or call.query("jobType")
-    states, own_states = _states(call.query("state") or call.query("status"), words, own)
-    batch = call.query("batchId")
+    asked = "state" if call.query("state") else "status"
+    states, own_states = _states(asked, call.query(asked), words, own)
+    batch, profile = call.query("batchId"), call.query("profileId")
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
     kept = call.bridge.shard.state.tasks
@@ -62,6 +63,7 @@ async def list_tasks(
             and (dialect is None or task.dialect == dialect)
             and not (task.state is REJECTED and task.dialect in hide_rejected)
             and (batch is None or (task.plan is not None and task.plan.batch == batch))
+            and (profile is None or (task.plan is not None and task.plan.key == profile))
             and kept.is_kept(task, now)
         ):
             if len(found) == limit:
@@ -124,7 +126,7 @@ def fitting(
 
 
 def _states(
-    text: str | None, words: Words, own: Mapping[str, Words]
+    field: str, text: str | None, words: Words, own: Mapping[str, Words]
 ) -> tuple[frozenset[TaskState] | None, dict[str, frozenset[TaskState]]]:
     """Say which states are asked for, and which of the tasks that have their own words."""
     if not text:
@@ -133,8 +135,8 @@ def _states(
     known = set(words).union(*own.values())
     for word in asked:
         if word not in known:
-            msg = f"unknown state '{word[:50]}'; use {', '.join(sorted(known))}"
-            raise InvalidRequest(msg, details={"field": "state"})
+            msg = f"unknown {field} '{word[:50]}'; use {', '.join(sorted(known))}"
+            raise InvalidRequest(msg, details={"field": field})
     return _meant(asked, words), {name: _meant(asked, each) for name, each in own.items()}
 
 

@@ -1,7 +1,8 @@
 """The browsers that jobs have started and not stopped, and those being started.
 
 A `browser_start` that succeeded holds one under the name of its profile, until a `browser_stop` of
-that profile or a `browser_stop_all` succeeds, over restarts. New ones are held only while there is
+that profile or a `browser_stop_all` succeeds, over restarts. One without a profile could never be
+named by a stop: it holds a place only while it runs. New ones are held only while there is
 a bound on browsers, so there are never more of them than the largest bound that was in force.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.domain.browsers import START, STOP, STOP_ALL, browser_of
+from rota.domain.browsers import START, STOP, STOP_ALL, browser_of, has_profile
 
 if TYPE_CHECKING:
     from rota.domain.events import Record
@@ -63,7 +64,7 @@ class Browsers:
         if not task.holds:
             return
         if task.action == START:
-            if self.most:
+            if self.most and has_profile(task):
                 self.held.setdefault(browser_of(task), record.seq)
         elif task.action == STOP:
             self.held.pop(browser_of(task), None)

@@ -102,7 +102,7 @@ def test_file_is_printed_with_defaults_beside_and_without_secrets(typed, tmp_pat
     assert again.scheduler.max_inflight == 7
     assert again.types["odd name"].timeout_ms == 500
     shown = typed("config", "--config", path, "--json").stdout
-    assert json.loads(shown)["server"]["tokens"] == ["ops"]
+    assert json.loads(shown)["server"]["tokens"] == {"ops": "set"}
     assert SECRET not in result.stdout + shown
 
 

@@ -9,6 +9,7 @@ leaves, large values, many values of one key.
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -282,3 +283,48 @@ def test_a_folder_that_was_made_is_synced_and_so_is_the_one_it_is_in(
     log.close()
     assert {tmp_path, tmp_path / "a", folder} == set(synced)
     assert synced[-1] == folder, "once its file is there"
+
+
+def page_of(whole: Path, text: bytes) -> int:
+    """Give the last page of the file that holds a text."""
+    return (whole / "data.mdb").read_bytes().rindex(text) // PAGE
+
+
+def test_a_page_that_storage_complains_of_leaves_the_last_good_record_named(
+    tmp_path: Path, whole: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = bytearray((whole / "data.mdb").read_bytes())
+    at = page_of(whole, b'"t2999"') * PAGE
+    data[at + 10 : at + 12] = b"\0\0"  # no kind of page at all
+    (folder / "data.mdb").write_bytes(data)
+    done = rota("verify", "--data-dir", folder)
+    assert done.returncode == 4
+    found = re.search(r"MDB_\w+.*; record (\d+) is the last good one", done.stderr)
+    assert found, done.stderr
+    assert RECORDS - 100 < int(found[1]) < RECORDS
+
+
+def test_a_file_that_is_cut_short_is_said_to_be_unread(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = (whole / "data.mdb").read_bytes()
+    (folder / "data.mdb").write_bytes(data[: len(data) // PAGE // 2 * PAGE])
+    done = rota("verify", "--data-dir", folder)
+    assert done.returncode == 4
+    assert "cut short; no record could be read" in done.stderr
+
+
+def test_an_index_that_names_what_is_not_there_is_what_is_damaged(
+    tmp_path: Path, whole: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = bytearray((whole / "data.mdb").read_bytes())
+    at = data.rindex(b"t2999" + (5999).to_bytes(8, "big")) + 5  # in the index: task, then seq
+    data[at + 5] ^= 0xEB
+    (folder / "data.mdb").write_bytes(data)
+    done = rota("verify", "--data-dir", folder)
+    assert done.returncode == 4
+    assert f"the index is damaged, all {RECORDS} records are good" in done.stderr

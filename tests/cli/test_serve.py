@@ -13,9 +13,11 @@ from itertools import pairwise
 
 import lmdb
 import pytest
+from click.testing import CliRunner
 from support.builders import batch
 from support.server_process import ServerFailed, ServerProcess
 
+from rota.cli import main
 from rota.client.client import RotaClient
 from rota.errors import RotaError
 from rota.eventlog.lmdb_store import LmdbLog
@@ -91,6 +93,13 @@ def test_bad_configuration_is_refused_by_the_name_of_the_key(tmp_path, config, n
     refused = fails_to_start(ServerProcess(tmp_path / "data", config=config))
     assert refused.returncode == 1
     assert named in refused.output
+
+
+def test_a_variable_that_is_wrong_is_named_and_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TASK_QUEUE_MAX_CONCURRENT", "-1")
+    done = CliRunner().invoke(main, ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")])
+    assert done.exit_code == 1
+    assert "error: TASK_QUEUE_MAX_CONCURRENT: must be a whole number" in done.stderr
 
 
 def test_preset_that_there_is_not_is_refused_with_those_there_are(tmp_path):

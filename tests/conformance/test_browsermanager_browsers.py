@@ -19,13 +19,13 @@ HELD = {"hold": "it"}
 FULL = ("failed", "max_concurrent_browsers", "Max concurrent browsers reached")
 
 
-def start(agent: Agent, profile: str | None, *do: dict[str, Any]) -> str:
+def start(agent: Agent, profile: str, *do: dict[str, Any]) -> str:
     """Ask for a browser; give the job's id."""
-    body: dict[str, Any] = {"do": list(do)} | ({"id": profile} if profile else {})
+    body: dict[str, Any] = {"do": list(do), "id": profile}
     return str(agent.ok(agent.post("/api/env/start", body))["jobId"])
 
 
-def started(agent: Agent, *profiles: str | None) -> None:
+def started(agent: Agent, *profiles: str) -> None:
     """Start browsers, and see them run."""
     for job_id in [start(agent, profile) for profile in profiles]:
         assert agent.finish(job_id)["status"] == "succeeded"
@@ -130,12 +130,24 @@ def test_a_profile_whose_browser_runs_already_takes_no_second_place(agent: Agent
 
 
 def test_stop_all_needs_no_body_and_frees_all(agent: Agent) -> None:
-    started(agent, "a", None)
+    started(agent, "a", "b")
     assert active(agent) == 2
     job_id = agent.ok(agent.request("POST", "/api/env/stop-all"))["jobId"]
     assert agent.finish(job_id)["status"] == "succeeded"
     assert active(agent) == 0
     started(agent, "b", "c")
+
+
+@pytest.mark.parametrize("what", ["start", "stop"])
+def test_a_start_or_stop_of_nobodys_browser_is_refused(agent: Agent, what: str) -> None:
+    """Nothing could give its place back but a stop of all."""
+    for path, body in [
+        (f"/api/env/{what}", {}),
+        ("/api/jobs", {"jobType": f"browser_{what}", "payload": {}}),
+    ]:
+        problem = agent.refused(agent.post(path, body), 400)
+        assert (problem["code"], problem["data"]["field"]) == (-1400, "profileId")
+    assert active(agent) == 0
 
 
 def test_scripts_run_so_many_at_once_and_hold_no_browser(agents: Agents, agent: Agent) -> None:

@@ -295,3 +295,31 @@ def test_the_executors_failure_may_be_anything(shared: Agent) -> None:
         assert job["status"] == "failed"
         assert job["errorMessage"]
         assert len(job["errorMessage"]) <= 2000
+
+
+def test_a_second_cancel_is_told_in_the_words_of_jobs(agents: Agents) -> None:
+    agent = agents.start(types={"proxy_test": {"executor": "pull"}})
+    path = f"/api/jobs/{(job_id := agent.enqueue('proxy_test'))}/cancel"
+    agent.ok(agent.post(path, {}))
+    data = agent.refused(agent.post(path, {}), 409)["data"]
+    assert (data["jobId"], data["status"]) == (job_id, "canceled")
+    assert not {"taskId", "state"} & set(data)
+
+
+@pytest.mark.parametrize("name", ["status", "state"])
+def test_a_status_that_there_is_not_is_refused_under_the_name_it_was_asked_by(
+    agents: Agents, name: str
+) -> None:
+    agent = agents.start()
+    problem = agent.refused(agent.get(f"/api/jobs?{name}=bogus"), 400)
+    assert problem["data"]["field"] == name
+    assert f"unknown {name} 'bogus'" in problem["msg"]
+
+
+def test_jobs_are_listed_by_profile(agents: Agents) -> None:
+    agent = agents.start(types={"proxy_test": {"executor": "pull"}})
+    agent.enqueue("proxy_test")
+    agent.enqueue("proxy_test", profileId="v")
+    mine = agent.enqueue("proxy_test", profileId="w")
+    assert agent.listed("?profileId=w") == agent.listed("?profileId=w&page=1") == [mine]
+    assert agent.listed("?profileId=nobody") == []

@@ -48,7 +48,7 @@ def test_a_key_that_is_known_gives_the_job_and_makes_none(agents: Agents, agent:
 
 @pytest.mark.parametrize("path", ["/api/env/start", "/api/jobs"])
 def test_the_key_may_be_a_field_of_the_body(agent: Agent, path: str) -> None:
-    body = {"idempotencyKey": "idem-1", "id": "env-1", "jobType": "browser_start"}
+    body = {"idempotencyKey": "idem-1", "profileId": "env-1", "jobType": "browser_start"}
     first = agent.ok(agent.post(path, body))
     again = agent.ok(agent.post(path, body))
     assert "idempotent" not in first
@@ -102,7 +102,6 @@ def test_a_key_is_not_used_up_by_a_request_that_was_refused(agent: Agent) -> Non
     [
         {"id": "env-other"},
         {"id": "env-uuid-xxx", "more": 1},
-        {},
         {"id": "env-uuid-xxx", "priority": 1},
     ],
 )

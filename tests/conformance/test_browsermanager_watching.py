@@ -161,7 +161,7 @@ def test_a_watcher_that_comes_after_the_end_gets_the_job_and_is_sent_off(agent: 
 
 def test_a_large_payload_is_not_pushed(agent: Agent) -> None:
     """Each of a thousand watchers would hold a copy of it."""
-    body = {"jobType": "browser_start", "payload": {"id": "env-1", "blob": "x" * 20_000}}
+    body = {"jobType": "script_run", "payload": {"id": "env-1", "blob": "x" * 20_000}}
     job_id = agent.ok(agent.post("/api/jobs", body))["jobId"]
     job = agent.finish(job_id)
     with watching(agent, job_id) as watcher:

@@ -489,7 +489,7 @@ def test_critical_interrupts_what_runs_if_it_asks_to(rota: Rota, chat: Chat) -> 
     assert rota.task(running)["retryCount"] == 0
 
 
-@pytest.mark.parametrize("word", ["urgent", "medium", "", "CRITICAL", 0, 2, None, ["low"], True])
+@pytest.mark.parametrize("word", ["urgent", "medium", "", "CRITICAL", 0, 2, ["low"], True])
 def test_unknown_priorities_are_refused(rota: Rota, word: Any) -> None:
     answer = rota.post("/tasks", {"instruction": "look", "priority": word})
     assert answer.status == 400
@@ -608,3 +608,11 @@ def test_fields_that_the_document_does_not_know_are_ignored(rota: Rota) -> None:
 def test_nulls_are_as_good_as_nothing(rota: Rota) -> None:
     names = ("taskId", "retryPolicy", "timeoutMs", "webhookUrl", "llmConfig")
     completed(rota, submit(rota, "look", **dict.fromkeys(names)))
+
+
+def test_a_null_is_a_field_that_is_absent(rota: Rota) -> None:
+    fields = ("priority", "dependsOn", "onMissing", "preempt", "timeoutMs", "retryPolicy", "ref")
+    body = {"instruction": "x", **dict.fromkeys(fields)}
+    assert rota.post("/tasks", body).status == 201
+    assert rota.post("/tasks/batch", {"tasks": [body]}).status == 201
+    assert rota.post("/tasks", {"instruction": None}).status == 400

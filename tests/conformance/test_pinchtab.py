@@ -1419,3 +1419,25 @@ def test_a_repeat_under_an_idempotency_key_makes_no_second_task(rota: Rota) -> N
     assert (first.status, again.status) == (202, 200)
     assert again.json["taskId"] == first.json["taskId"]
     assert again.json["idempotent"] is True
+
+
+def test_a_repeat_says_how_the_task_is_by_now(rota: Rota) -> None:
+    body = {"agentId": "ann", "action": "echo"}
+    first = rota.post("/tasks", body, **{"X-Idempotency-Key": "k"}).json
+    assert first["state"] == "queued"
+
+    def repeat() -> str:
+        return str(rota.post("/tasks", body, **{"X-Idempotency-Key": "k"}).json["state"])
+
+    until(lambda: repeat() == "done", what="the repeat says that it is done")
+
+
+def test_a_null_is_a_field_that_is_absent(rota: Rota) -> None:
+    fields = ("priority", "params", "deadline", "tabId", "ref", "callbackUrl")
+    body = {"agentId": "ann", "action": "waits", **dict.fromkeys(fields)}
+    task = rota.post("/tasks", body)
+    assert task.status == 202, task
+    assert rota.get(f"/tasks/{task.json['taskId']}").json["priority"] == 0
+    item = {"action": "waits", "priority": None}
+    assert rota.post("/tasks/batch", {"agentId": "ann", "tasks": [item]}).status == 202
+    assert rota.post("/tasks", {"agentId": None, "action": "waits"}).status == 400

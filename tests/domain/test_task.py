@@ -14,8 +14,10 @@ from support.builders import (
     cancelled,
     expired,
     failed,
+    fold,
     history,
     interrupted,
+    records_of,
     rejected,
     released,
     revived,
@@ -26,6 +28,7 @@ from support.builders import (
 
 from rota.domain import events as e
 from rota.domain.attempts import (
+    REVIVALS_MAX,
     decide_assignment,
     decide_cancel,
     decide_expiry,
@@ -39,6 +42,7 @@ from rota.domain.attempts import (
 )
 from rota.domain.commands import Outcome
 from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve
+from rota.domain.restoring import fields_of_task, restored_task
 from rota.domain.task import (
     IN_FLIGHT,
     MOVES,
@@ -53,7 +57,7 @@ from rota.domain.task import (
     lane_of,
     limits_of,
 )
-from rota.errors import RotaError
+from rota.errors import Conflict, RotaError
 from rota.eventlog.codec import kind_of
 
 KINDS = {kind_of(cls) for cls in TASK_EVENTS}
@@ -385,3 +389,19 @@ def test_keys_and_bounded_batches_are_limits_too() -> None:
     assert limits_of(lane) == ("push", "type:echo", "key:shop", "batch:2:b1")
     unbounded = born(e.Record(1, START_US, submitted(batch="b1", key="shop")))
     assert limits_of(unbounded.lane) == ("push", "type:echo", "key:shop")
+
+
+def test_a_task_is_revived_only_so_often() -> None:
+    events: list[Any] = [submitted("t1")]
+    for _ in range(REVIVALS_MAX):
+        events += [assigned("t1"), failed("t1"), revived("t1")]
+    events += [assigned("t1"), failed("t1")]
+    state = fold(records_of(events))
+    task = state.tasks.by_id["t1"]
+    assert task.revivals == REVIVALS_MAX
+    for each in (task, restored_task(fields_of_task(task)), Task.from_row(task.to_row())):
+        with pytest.raises(Conflict, match=f"retried {REVIVALS_MAX} times") as caught:
+            decide_revival(each, START_US)
+        assert caught.value.code == "too_many_retries"
+    task.revivals -= 1
+    assert decide_revival(task, START_US)

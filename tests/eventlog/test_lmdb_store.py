@@ -4,6 +4,8 @@ every broken bit. Damage is done to the real file, as a disk would do it.
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import stat
 import struct
@@ -18,7 +20,7 @@ from support.builders import batch, chained, head_of, history
 from rota.actors.recovery import rebuild
 from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
 from rota.eventlog.lmdb_store import LmdbLog
-from rota.eventlog.port import FORMAT_VERSION, Head, Stored
+from rota.eventlog.port import FORMAT_VERSION, Head, Snapshot, Stored
 from rota.eventlog.replay import replay
 
 if TYPE_CHECKING:
@@ -335,3 +337,35 @@ def test_a_file_cut_short_is_refused_without_a_crash(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"killed by signal {-done.returncode}"
         assert done.stdout.strip() in ("log_unusable", "log_corrupt")
+
+
+def test_snapshots_without_their_log_are_no_empty_log(tmp_path: Path) -> None:
+    log = LmdbLog(tmp_path / "data")
+    log.save_snapshot(Snapshot(5, bytes(32), 1, b"state"))
+    log.close()
+    (tmp_path / "data" / "data.mdb").unlink()
+    with pytest.raises(LogCorrupt, match=r"no data\.mdb") as caught:
+        LmdbLog(tmp_path / "data")
+    assert "restore" in caught.value.hint
+    assert not (tmp_path / "data" / "data.mdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EROFS, "reading only"),
+        (errno.EACCES, "owner and mode"),
+        (errno.ENOTDIR, "exists and is writable"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_comes_with_the_advice_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("rota.eventlog.data_folder._make", fail)
+    with pytest.raises(LogUnusable, match=os.strerror(number)) as caught:
+        LmdbLog(tmp_path / "data")
+    assert advice in caught.value.hint

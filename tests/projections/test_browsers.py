@@ -37,7 +37,7 @@ def test_a_start_holds_and_a_stop_of_its_profile_lets_go() -> None:
     assert list(state.browsers.held) == ["p:a", "p:b"]
     state = after(*done("1", "browser_start", "a"), *done("2", "browser_stop", "a"))
     assert not state.browsers.held
-    both = [*done("1", "browser_start", "a"), *done("2", "browser_start")]
+    both = [*done("1", "browser_start", "a"), *done("2", "browser_start", "b")]
     assert after(*both).browsers.count == 2
     assert after(*both, *done("3", "browser_stop_all")).browsers.count == 0
 
@@ -53,6 +53,11 @@ def test_a_start_under_way_is_counted_until_it_ends_however_it_ends() -> None:
     ):
         state = after(*job("1", "browser_start", "a"), end)
         assert (state.browsers.count, state.browsers.has("p:a")) == (0, False)
+
+
+def test_a_start_without_a_profile_holds_a_place_only_while_it_runs() -> None:
+    assert after(*job("1", "browser_start")).browsers.count == 1
+    assert after(*done("1", "browser_start")).browsers.count == 0
 
 
 def test_a_profile_is_one_browser_however_often_it_is_started() -> None:

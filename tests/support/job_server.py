@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import subprocess
 import sys
@@ -37,6 +38,7 @@ TYPES = tuple(PRESETS["browsermanager"]["types"])
 ENDS = ("succeeded", "failed", "canceled")
 SOON: dict[str, Any] = {"baseMs": 5, "jitterMs": 5}
 """A retry policy's beginning, for tests that see every attempt."""
+_PROFILES = itertools.count()
 BUSY: dict[str, Any] = {"status": 500, "json": {"code": "resource_busy"}}
 """An answer that every type but the strict ones tries again."""
 
@@ -86,6 +88,8 @@ class Jobs(Client):
         """Enqueue a job whose attempts go as `do` says; give its id."""
         payload = {"do": list(do), **fields.pop("payload", {})}
         body = {"jobType": job_type, "payload": payload, **fields}
+        if job_type in ("browser_start", "browser_stop"):  # which are nobody's without a profile
+            body.setdefault("profileId", f"profile-{next(_PROFILES)}")
         data = self.ok(self.post("/api/jobs", body))
         assert data["status"] == "queued"
         return str(data["jobId"])

@@ -1,7 +1,7 @@
 """The rule of browsers, worked out from the records alone.
 
-A start that succeeded holds one until a stop of its profile, or of all, succeeds; starts in flight
-count too. Never are there more than the limit allowed when the last one was let in, whatever
+A start of a profile that succeeded holds one until a stop of it, or of all, succeeds; starts in
+flight count too. Never are there more than the limit allowed when the last one was let in, whatever
 crashed in between; and a start is refused only when there is no place for it.
 """
 
@@ -51,7 +51,8 @@ class Browsers(Rule):
 
     def on_task_succeeded(self, task: ModelTask, record: Record) -> None:
         if task.action == "browser_start" and self.model.limits.browsers:
-            self.held.add(_name(task))
+            if task.event.key:
+                self.held.add(_name(task))
         elif task.action == "browser_stop":
             self.held.discard(_name(task))
         elif task.action == "browser_stop_all":

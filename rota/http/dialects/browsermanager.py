@@ -15,7 +15,7 @@ import orjson
 
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
-from rota.domain.browsers import STOP_ALL
+from rota.domain.browsers import START, STOP, STOP_ALL
 from rota.domain.commands import SubmitTask
 from rota.domain.packed import spliced
 from rota.domain.retry import RetryPolicy
@@ -68,6 +68,8 @@ CODES = {
     503: -1503,
 }
 """The codes by status; the document fixes only the one for a full queue."""
+NAMES = {"taskId": "jobId", "state": "status"}
+"""What the details of an error are called here."""
 _TASK = re.compile(r"\btask\b")
 MESSAGES = {"timeout": "Execution timeout", "queue_timeout_exceeded": "Queue timeout"}
 
@@ -132,7 +134,8 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     error = reworded(error, STATES)
     message = _TASK.sub("job", str(error))
     code = CODES.get(error.status, -1500 if error.status >= 500 else -1400)
-    details = {"error": error.code, **error.details}
+    details = {"error": error.code}
+    details |= {NAMES.get(name, name): value for name, value in error.details.items()}
     return _envelope(code, message, details, request_id)
 
 
@@ -157,6 +160,8 @@ def _command(
         known = ", ".join(sorted(settings.types)) or "none: start with --preset browsermanager"
         msg = f"unknown job type '{job_type[:100]}'; there are {known}"
         raise InvalidRequest(msg, code="unknown_type", details={"field": "jobType"})
+    if profile is None and job_type in (START, STOP):  # nobody could stop such a browser
+        raise _missing("profileId")
     timeout_ms = _timeout_ms(body, kind, job_type)
     retry = kind.retry
     if body.maxRetries is not None:
@@ -176,6 +181,10 @@ def _command(
         retry=written(retry),
         queue_timeout_ms=kind.queue_timeout_ms,
     )
+
+
+def _missing(field: str) -> InvalidRequest:
+    return InvalidRequest(f"missing required field '{field}'", details={"field": field})
 
 
 def _timeout_ms(body: JobFields, kind: TypeSettings, job_type: str) -> int | None:
@@ -228,8 +237,7 @@ async def submit(call: Call) -> Any:
     body = call.validate(JobBody, raw)
     job_type = body.jobType or body.type
     if job_type is None:
-        details = {"field": "jobType"}
-        raise InvalidRequest("missing required field 'jobType'", details=details)
+        raise _missing("jobType")
     command = _command(call, body, job_type, body.profileId, body.payload)
     return await _enqueue(call, command, body.idempotencyKey, raw)
 

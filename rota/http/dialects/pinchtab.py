@@ -99,7 +99,7 @@ async def submit(call: Call, raw: Any) -> Any:
     body = call.validate(PinchTabBody, raw)
     await call.check_callback(body.callbackUrl)
     command = _command(call, body, body.agentId, body.callbackUrl, call.now())
-    return await submit_one(call, keyed(call, command, None, raw), "queued")
+    return await submit_one(call, keyed(call, command, None, raw), STATES)
 
 
 async def submit_batch(call: Call, raw: Any) -> Any:

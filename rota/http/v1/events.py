@@ -135,7 +135,8 @@ async def stream(call: Call) -> Any:
         except ConnectionError:
             pass  # the reader has left
         except LogError as error:
-            logger.error("a stream ends after %d: %s", made.at, error)  # noqa: TRY400
+            if call.app.damage.met(error) is not error:
+                logger.error("a stream ends after %d: %s", made.at, error)  # noqa: TRY400
             response.force_close()
     return response
 

@@ -31,14 +31,15 @@ async def health(call: Call) -> Any:
     """GET /health."""
     shard = call.bridge.shard
     now = call.now()
-    body: dict[str, Any] = {"status": "degraded" if shard.degraded else "ok"}
-    if shard.degraded:
-        body["reason"] = shard.degraded
+    reason = shard.degraded or call.app.damage.reason
+    body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
+    if reason:
+        body["reason"] = reason
     body |= {
         "agent_version": __version__,
         "uptime_seconds": int(monotonic_s() - call.app.started_s),
         **_figures(shard, now),
-        "db": "unavailable" if shard.degraded else "ok",
+        "db": "unavailable" if shard.degraded else "damaged" if reason else "ok",
         "timestamp": rfc3339(now // 1_000_000 * 1_000_000),
     }
     return call.json(body)

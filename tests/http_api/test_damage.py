@@ -1,0 +1,46 @@
+"""A record that was damaged behind a running server's back: said, logged once, shown by health."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+    from support.http_server import Rota, Servers
+
+
+def flip(rota: Rota, text: bytes) -> None:
+    """Change one byte of a record in the file, which the server has mapped; in old copies, too."""
+    path = rota.folder / "data" / "data.mdb"
+    handle = os.open(path, os.O_RDWR)
+    for found in re.finditer(re.escape(text), path.read_bytes()):
+        os.pwrite(handle, b"X", found.start())
+    os.close(handle)
+
+
+def test_a_broken_record_is_named_and_health_says_so_from_then_on(
+    serve: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    rota = serve()
+    task = rota.post("/v1/tasks", {"agentId": "ann", "action": "marked-once"}).json["taskId"]
+    rota.restart()
+    assert rota.get("/health").json["status"] == "ok"
+    flip(rota, b"marked-once")
+    seqs = set()
+    for path in ("/v1/events?after=0", f"/v1/tasks/{task}/events", "/v1/events?after=0"):
+        answer = rota.get(path)
+        assert (answer.status, answer.code) == (500, "log_corrupt"), answer
+        assert answer.json["retryable"] is False
+        seq = answer.json["details"]["seq"]
+        assert f"record {seq} does not match its digest" in answer.json["error"]
+        assert "restore the data folder" in answer.json["error"]
+        seqs.add(seq)
+    assert len(seqs) == 1
+    assert sum("the log is damaged" in line for line in caplog.messages) == 1
+    health = rota.get("/health").json
+    assert (health["status"], health["db"]) == ("degraded", "damaged")
+    assert f"record {seqs.pop()} " in health["reason"]
+    assert rota.get("/health/ready").status == 200
+    assert rota.post("/v1/tasks", {"agentId": "ann", "action": "a"}).status == 202
