@@ -138,14 +138,18 @@ class App:
             call = Call(self, request, request_id, path, params, by, dialect)
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
+            shown: RotaError = error
             if isinstance(error, LogError):
-                error = InternalFault(error.message)
-                error.status = 503
-            answer = self._problem(error, request_id, call.dialect if call else dialect)
-        except ConnectionError:
+                shown = InternalFault(error.message)
+                shown.status = 503
+            answer = self._problem(shown, request_id, call.dialect if call else dialect)
+            problems.forget_frames(error)
+        except ConnectionError as error:
+            problems.forget_frames(error)
             answer = web.Response(status=400)  # the client has left: nobody reads this
-        except Exception:
+        except Exception as error:
             logger.exception("a handler failed")
+            problems.forget_frames(error)
             fault = InternalFault("rota failed on this request; it was logged under its id")
             answer = self._problem(fault, request_id, dialect)
         if not answer.prepared:

@@ -39,12 +39,25 @@ UNREAD_S = 30.0
 PARTING_S = 2.0
 """How long a client that has closed its half is still answered: it may as well have left."""
 SWEEP_S = 1.0
+LINGER_S = 1.0
+"""How long a large body that nobody wants is read on: who still sends it sees no answer."""
+SMALL_BYTES = 64 << 10
+"""A body up to so large is read on though nobody wants it, and the connection goes on."""
+LATE_STATUS = 408
 
 
 class Protocol(AttendedConnection):
     """One connection."""
 
-    __slots__ = ("_answered", "_awaited", "_has_begun", "_listener", "is_excess", "is_parting")
+    __slots__ = (
+        "_answered",
+        "_awaited",
+        "_has_begun",
+        "_is_refused",
+        "_listener",
+        "is_excess",
+        "is_parting",
+    )
 
     is_excess: bool
     is_parting: bool
@@ -55,7 +68,7 @@ class Protocol(AttendedConnection):
         self._listener = listener
         self._awaited: Any = EMPTY_PAYLOAD
         self._answered = 0
-        self._has_begun = False
+        self._has_begun = self._is_refused = False
         self.is_excess = self.is_parting = False
 
     # -- opening and closing
@@ -104,15 +117,18 @@ class Protocol(AttendedConnection):
 
     def data_received(self, data: bytes) -> None:
         """Parse; know whether more is owed."""
-        if self.is_parting:
+        if self.is_parting or self._is_refused:
             return
         body = self._awaited
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - whatever the parser could not bear
             self._refuse(error)
-        if not body.is_eof() and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
-            self._break_off(body)
+        if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            self._is_refused = True  # whatever still comes is not even looked at
+            problems.forget_frames(self._messages[-1][0].exc)
+            if not body.is_eof():
+                self._break_off(body)
         if data:
             self._has_begun = True
         self._take_stock()
@@ -153,6 +169,7 @@ class Protocol(AttendedConnection):
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Answer, and rest until the next request."""
+        self._close_if_unread(request, resp)
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -162,6 +179,23 @@ class Protocol(AttendedConnection):
                 if self.is_parting:
                     self.close()
             self._take_stock()
+
+    def _close_if_unread(self, request: BaseRequest, answer: web.StreamResponse) -> None:
+        """Let an answer be the last if much of the body has not come; do not wait for it long."""
+        if request.content.is_eof() or answer.prepared:
+            return
+        is_late = answer.status == LATE_STATUS
+        if is_late or request.content_length is None or request.content_length > SMALL_BYTES:
+            self._lingering_time = 0.0 if is_late else min(self._lingering_time, LINGER_S)
+            answer.force_close()
+
+    async def _drain_helper(self) -> None:
+        """Wait until what was written is taken."""
+        try:
+            await super()._drain_helper()
+        except ConnectionError as error:
+            problems.forget_frames(error)  # what waited for is held by the frame that waited
+            raise
 
     def pause_writing(self) -> None:
         """Notice that an answer is not read."""
