@@ -25,6 +25,7 @@ from rota.http import problems
 from rota.http.call import Call
 from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
+from rota.http.intake import Intake
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import Route, routes_for
@@ -68,6 +69,7 @@ class App:
         self.registry = registry_for(bridge.shard)
         self.streams = Streams(bridge.shard.tail)
         self.watches = Watches(bridge.shard)
+        self.intake = Intake()
         self.closing = False
         self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}

@@ -20,6 +20,7 @@ from aiohttp.web_protocol import ERROR, _ErrInfo
 
 from rota import ids
 from rota.http import problems
+from rota.http.intake import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection
 from rota.http.problems import HttpProblem
@@ -41,9 +42,9 @@ PARTING_S = 2.0
 SWEEP_S = 1.0
 LINGER_S = 1.0
 """How long a large body that nobody wants is read on: who still sends it sees no answer."""
-SMALL_BYTES = 64 << 10
-"""A body up to so large is read on though nobody wants it, and the connection goes on."""
 LATE_STATUS = 408
+FRAMING_BYTES_MAX = 100_000
+"""How much more than its own bytes a body in chunks may have; larger bodies, half of their size."""
 
 
 class Protocol(AttendedConnection):
@@ -52,9 +53,11 @@ class Protocol(AttendedConnection):
     __slots__ = (
         "_answered",
         "_awaited",
+        "_framing",
         "_has_begun",
         "_is_refused",
         "_listener",
+        "answer_bytes",
         "is_excess",
         "is_parting",
     )
@@ -68,6 +71,7 @@ class Protocol(AttendedConnection):
         self._listener = listener
         self._awaited: Any = EMPTY_PAYLOAD
         self._answered = 0
+        self._framing = self.answer_bytes = 0
         self._has_begun = self._is_refused = False
         self.is_excess = self.is_parting = False
 
@@ -120,6 +124,7 @@ class Protocol(AttendedConnection):
         if self.is_parting or self._is_refused:
             return
         body = self._awaited
+        self._framing += len(data) + body.total_bytes
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - whatever the parser could not bear
@@ -129,14 +134,26 @@ class Protocol(AttendedConnection):
             problems.forget_frames(self._messages[-1][0].exc)
             if not body.is_eof():
                 self._break_off(body)
+        self._framing -= body.total_bytes
+        if self._is_in_crumbs(body):
+            self.is_parting = True
+            self._cut(body, _in_crumbs())
         if data:
             self._has_begun = True
         self._take_stock()
 
+    def _is_in_crumbs(self, body: Any) -> bool:
+        """Whether a body comes in so small chunks that to put it together holds everybody up."""
+        if body.is_eof() or self._reading_paused:  # else what came of it was looked at
+            return False
+        allowed: int = max(FRAMING_BYTES_MAX, body.total_bytes // 2)
+        return self._framing > allowed
+
     def _take_stock(self) -> None:
         """Know what the client owes us, if anything."""
-        if self._messages:
+        if self._messages and self._awaited is not self._messages[-1][1]:
             self._awaited = self._messages[-1][1]
+            self._framing = 0
         if not self._awaited.is_eof() and not self.is_parting:
             self._listener.owes(self)
         elif self._is_busy:
@@ -170,6 +187,7 @@ class Protocol(AttendedConnection):
     ) -> tuple[web.StreamResponse, bool]:
         """Answer, and rest until the next request."""
         self._close_if_unread(request, resp)
+        self.answer_bytes = resp.content_length or 0
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -181,7 +199,7 @@ class Protocol(AttendedConnection):
             self._take_stock()
 
     def _close_if_unread(self, request: BaseRequest, answer: web.StreamResponse) -> None:
-        """Let an answer be the last if much of the body has not come; do not wait for it long."""
+        """Let an answer be the last if a body that nobody wants is late, or not small."""
         if request.content.is_eof() or answer.prepared:
             return
         is_late = answer.status == LATE_STATUS
@@ -242,6 +260,10 @@ class Protocol(AttendedConnection):
 
 def _not_http(status: int = 400) -> HttpProblem:
     return HttpProblem(status, "bad_http", "this is not a valid HTTP request")
+
+
+def _in_crumbs() -> HttpProblem:
+    return HttpProblem(400, "too_many_chunks", "the body comes in too many too small chunks")
 
 
 def _cut_short() -> HttpProblem:
@@ -323,7 +345,11 @@ class Listener(web.Server):
 
     def not_read(self, protocol: Protocol) -> None:
         """Remember an answer that is not read."""
-        self.places.unread(protocol, self._running.time(), _left(protocol))
+        places = self.places
+        places.unread(protocol, self._running.time(), _left(protocol), protocol.answer_bytes)
+        while (leaving := places.reading_least()) is not None:
+            places.leave(leaving)
+            leaving.hang_up()
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:
@@ -339,7 +365,7 @@ class Listener(web.Server):
         for protocol, seen in self.places.unread_since(now - UNREAD_S):
             left = _left(protocol)
             if left < seen.size:
-                self.places.unread(protocol, now, left)
+                self.places.unread(protocol, now, left, seen.held)
             else:
                 protocol.hang_up()
         if self.places.is_watched:

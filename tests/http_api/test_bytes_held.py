@@ -159,3 +159,95 @@ def test_the_connection_of_a_small_body_that_nobody_wants_goes_on(serve: Servers
         assert sock.recv(4096).startswith(b"HTTP/1.1 404")
         sock.sendall(b"{}GET /health/live HTTP/1.1\r\n" + HOST + b"\r\n")
         assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+# -- all bodies together, all answers together ---------------------------------------------------
+
+
+def test_bodies_on_their_way_in_are_bounded_together(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.intake.BYTES_MAX", 300_000)
+    rota = serve()
+
+    def held() -> int:
+        return rota.inside(lambda server: server.app.intake.held)
+
+    body = {"agentId": "a", "action": "waits", "params": {"x": "y" * 100_000}}
+    for framing in (
+        b"Content-Length: 900000\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nDBBA0\r\n",
+    ):
+        with rota.connected() as sock:
+            sock.sendall(POST + framing + b" " * 250_000)
+            until(lambda: held() == 250_000)
+            refused = rota.post("/v1/tasks", body)
+            assert (refused.status, refused.code) == (503, "too_many_bytes")
+            assert refused.json["retryable"]
+            assert refused.headers["retry-after"]
+            rota.submit_native(action="waits", params={"x": "y" * 60_000})
+        until(lambda: held() == 0)
+        assert rota.post("/v1/tasks", body).status == 202
+
+
+def test_bodies_that_were_only_promised_keep_nobody_out(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.intake.BYTES_MAX", 300_000)
+    rota = serve()
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            sock = stack.enter_context(rota.connected())
+            sock.sendall(POST + b"Content-Length: 900000\r\n\r\n" + b" " * 1000)
+        rota.submit_native(action="waits", params={"x": "y" * 100_000})
+
+
+def test_answers_that_nobody_reads_are_bounded_together(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.places.UNREAD_BYTES_MAX", 20_000_000)
+    rota = serve()
+    task = rota.submit_native(action="waits", params={"x": "y" * 4_000_000})
+    ask = b"GET /v1/tasks/%b HTTP/1.1\r\n" % task.encode() + HOST + b"Connection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        socks = []
+        for _ in range(30):
+            sock = stack.enter_context(socket.socket())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.settimeout(10)
+            sock.connect(("127.0.0.1", rota.port))
+            sock.sendall(ask)
+            assert sock.recv(10)
+            socks.append(sock)
+        until(lambda: 1 < open_now(rota) < 15, what="the oldest were hung up on")
+        assert len(read_all(socks[-1])) > 4_000_000, "the newest was not"
+
+
+# -- bodies in crumbs ----------------------------------------------------------------------------
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    parts = (body[at : at + size] for at in range(0, len(body), size))
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+    return POST + b"Transfer-Encoding: chunked\r\n\r\n" + framed + b"0\r\n\r\n"
+
+
+def test_a_body_in_very_many_very_small_chunks_is_refused(serve: Servers) -> None:
+    rota = serve()
+    with rota.connected() as sock:
+        sock.sendall(in_chunks(b" " * 600_000, 1))
+        found = read_all(sock)
+        assert found.startswith(b"HTTP/1.1 400")
+        assert b"too_many_chunks" in found
+
+
+@pytest.mark.parametrize(
+    ("length", "size"), [(10_000, 1), (1_000_000, 16), (4_000_000, 1000), (4_000_000, 4_000_000)]
+)
+def test_a_body_in_small_chunks_is_taken(serve: Servers, length: int, size: int) -> None:
+    rota = serve()
+    body = b'{"agentId":"a","action":"waits","params":{"x":"%b"}}' % (b"\r\n" * (length // 4))
+    body = body.replace(b"\r\n", b"\\r\\n") + b"\r\n" * 2
+    with rota.connected() as sock:
+        sock.sendall(in_chunks(body, size))
+        assert sock.recv(100).startswith(b"HTTP/1.1 202")
