@@ -13,13 +13,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import ERROR, _ErrInfo
 
-from rota import ids
-from rota.http import problems
+from rota.http import problems, refusals
 from rota.http.intake import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection
@@ -43,7 +41,8 @@ SWEEP_S = 1.0
 LINGER_S = 1.0
 """How long a large body that nobody wants is read on: who still sends it sees no answer."""
 LATE_STATUS = 408
-FRAMING_BYTES_MAX = 100_000
+PIECE_BYTES = 32 << 10
+FRAMING_BYTES_MAX = 50_000
 """How much more than its own bytes a body in chunks may have; larger bodies, half of their size."""
 
 
@@ -55,6 +54,7 @@ class Protocol(AttendedConnection):
         "_awaited",
         "_framing",
         "_has_begun",
+        "_is_chunked",
         "_is_refused",
         "_listener",
         "answer_bytes",
@@ -72,7 +72,7 @@ class Protocol(AttendedConnection):
         self._awaited: Any = EMPTY_PAYLOAD
         self._answered = 0
         self._framing = self.answer_bytes = 0
-        self._has_begun = self._is_refused = False
+        self._has_begun = self._is_chunked = self._is_refused = False
         self.is_excess = self.is_parting = False
 
     # -- opening and closing
@@ -99,7 +99,7 @@ class Protocol(AttendedConnection):
             return False  # the answer has begun: what was written of it still goes out
         self.is_parting = True
         if not self._awaited.is_eof():
-            self._cut(self._awaited, _cut_short())
+            self._cut(self._awaited, refusals.cut_short())
         self._loop.call_later(PARTING_S, self.force_close)
         return True
 
@@ -120,6 +120,14 @@ class Protocol(AttendedConnection):
         return self._request_count > self._answered
 
     def data_received(self, data: bytes) -> None:
+        """Parse; a large packet piece by piece if it may be of a body in chunks."""
+        if len(data) <= PIECE_BYTES or self._is_plain:
+            self._parse(data)
+            return
+        for at in range(0, len(data), PIECE_BYTES):
+            self._parse(data[at : at + PIECE_BYTES])
+
+    def _parse(self, data: bytes) -> None:
         """Parse; know whether more is owed."""
         if self.is_parting or self._is_refused:
             return
@@ -137,7 +145,7 @@ class Protocol(AttendedConnection):
         self._framing -= body.total_bytes
         if self._is_in_crumbs(body):
             self.is_parting = True
-            self._cut(body, _in_crumbs())
+            self._cut(body, refusals.in_crumbs())
         if data:
             self._has_begun = True
         self._take_stock()
@@ -149,11 +157,17 @@ class Protocol(AttendedConnection):
         allowed: int = max(FRAMING_BYTES_MAX, body.total_bytes // 2)
         return self._framing > allowed
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether what comes now is of a body that has a length, or of no request any more."""
+        return self._upgraded or not (self._awaited.is_eof() or self._is_chunked)
+
     def _take_stock(self) -> None:
         """Know what the client owes us, if anything."""
         if self._messages and self._awaited is not self._messages[-1][1]:
-            self._awaited = self._messages[-1][1]
+            message, self._awaited = self._messages[-1]
             self._framing = 0
+            self._is_chunked = getattr(message, "chunked", False)
         if not self._awaited.is_eof() and not self.is_parting:
             self._listener.owes(self)
         elif self._is_busy:
@@ -175,7 +189,7 @@ class Protocol(AttendedConnection):
         self._messages.pop()
         self._request_count -= 1
         self.is_parting = True
-        self._cut(body, _not_http())
+        self._cut(body, refusals.not_http())
 
     def _cut(self, body: Any, error: HttpProblem) -> None:
         """Let a body end with an error; nobody waits for the rest of it."""
@@ -232,7 +246,7 @@ class Protocol(AttendedConnection):
         if self._is_busy or not self._awaited.is_eof():
             return
         if self._has_begun and self.transport is not None:
-            self.transport.write(_late())
+            self.transport.write(refusals.late())
         self.force_close()
 
     def hang_up(self) -> None:
@@ -255,40 +269,7 @@ class Protocol(AttendedConnection):
         logger.debug("not a request: %r", exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was already begun")
-        return refusal(_not_http(status))
-
-
-def _not_http(status: int = 400) -> HttpProblem:
-    return HttpProblem(status, "bad_http", "this is not a valid HTTP request")
-
-
-def _in_crumbs() -> HttpProblem:
-    return HttpProblem(400, "too_many_chunks", "the body comes in too many too small chunks")
-
-
-def _cut_short() -> HttpProblem:
-    return HttpProblem(400, "body_cut_short", "the connection was closed before the body had come")
-
-
-def refusal(error: HttpProblem) -> web.Response:
-    """Answer with an error and close the connection."""
-    request_id = ids.request_id()
-    answer = problems.response(error, problems.native_body(error, request_id))
-    answer.headers["X-Request-ID"] = request_id
-    answer.force_close()
-    return answer
-
-
-def _late() -> bytes:
-    """Write the answer to headers that did not come; there is no request to answer."""
-    request_id = ids.request_id()
-    error = HttpProblem(408, "header_timeout", "the headers came too slowly")
-    body = orjson.dumps(problems.native_body(error, request_id))
-    head = (
-        "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nX-Request-ID: {request_id}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+        return refusals.refusal(refusals.not_http(status))
 
 
 class Listener(web.Server):
@@ -396,9 +377,9 @@ class Listener(web.Server):
         """Answer, unless this connection is one too many."""
         if request.protocol.is_excess:  # type: ignore[attr-defined]
             message = "too many connections are open"
-            return refusal(HttpProblem(503, "too_many_connections", message))
+            return refusals.refusal(HttpProblem(503, "too_many_connections", message))
         if request.method == ERROR.method:
-            return refusal(_not_http())
+            return refusals.refusal(refusals.not_http())
         return await self._handler(request)
 
 
