@@ -17,7 +17,7 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import ERROR, _ErrInfo
 
-from rota.http import problems, refusals
+from rota.http import last_answers, problems
 from rota.http.intake import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection
@@ -99,7 +99,7 @@ class Protocol(AttendedConnection):
             return False  # the answer has begun: what was written of it still goes out
         self.is_parting = True
         if not self._awaited.is_eof():
-            self._cut(self._awaited, refusals.cut_short())
+            self._cut(self._awaited, last_answers.cut_short())
         self._loop.call_later(PARTING_S, self.force_close)
         return True
 
@@ -145,7 +145,7 @@ class Protocol(AttendedConnection):
         self._framing -= body.total_bytes
         if self._is_in_crumbs(body):
             self.is_parting = True
-            self._cut(body, refusals.in_crumbs())
+            self._cut(body, last_answers.in_crumbs())
         if data:
             self._has_begun = True
         self._take_stock()
@@ -189,7 +189,7 @@ class Protocol(AttendedConnection):
         self._messages.pop()
         self._request_count -= 1
         self.is_parting = True
-        self._cut(body, refusals.not_http())
+        self._cut(body, last_answers.not_http())
 
     def _cut(self, body: Any, error: HttpProblem) -> None:
         """Let a body end with an error; nobody waits for the rest of it."""
@@ -246,7 +246,7 @@ class Protocol(AttendedConnection):
         if self._is_busy or not self._awaited.is_eof():
             return
         if self._has_begun and self.transport is not None:
-            self.transport.write(refusals.late())
+            self.transport.write(last_answers.late())
         self.force_close()
 
     def hang_up(self) -> None:
@@ -269,7 +269,7 @@ class Protocol(AttendedConnection):
         logger.debug("not a request: %r", exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was already begun")
-        return refusals.refusal(refusals.not_http(status))
+        return last_answers.refusal(last_answers.not_http(status))
 
 
 class Listener(web.Server):
@@ -377,9 +377,9 @@ class Listener(web.Server):
         """Answer, unless this connection is one too many."""
         if request.protocol.is_excess:  # type: ignore[attr-defined]
             message = "too many connections are open"
-            return refusals.refusal(HttpProblem(503, "too_many_connections", message))
+            return last_answers.refusal(HttpProblem(503, "too_many_connections", message))
         if request.method == ERROR.method:
-            return refusals.refusal(refusals.not_http())
+            return last_answers.refusal(last_answers.not_http())
         return await self._handler(request)
 
 
