@@ -21,7 +21,7 @@ from rota.durations import IN_SECONDS
 from rota.environment import with_environment
 from rota.errors import ConfigError
 from rota.presets import layered
-from rota.setting_names import canonical, without_zeros
+from rota.setting_names import canonical, spellings, without_zeros
 from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, all_wrong, known_only
 
 ID_CHARS_MAX = 200
@@ -393,5 +393,9 @@ def _read(path: Path) -> Any:
 
 def scheduler_changes(changes: dict[str, Any]) -> dict[str, Any]:
     """Read changes of the scheduler's settings; zero values are none. Raises ConfigError."""
+    known, changes = spellings(SchedulerSettings), without_zeros(changes)
+    unknown = next((key for key in changes if key not in known), None)
+    if unknown is not None:
+        changes = {unknown: changes[unknown]}  # the first is complained of; there may be any number
     parsed = parse_settings({"scheduler": changes}).scheduler
     return parsed.model_dump(include=parsed.model_fields_set)

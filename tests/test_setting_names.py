@@ -307,3 +307,11 @@ def test_a_variable_that_is_no_number_is_refused_by_its_name(
     monkeypatch.setenv("TASK_QUEUE_MAX_CONCURRENT", text)
     with pytest.raises(ConfigError, match="TASK_QUEUE_MAX_CONCURRENT"):
         load_settings(None)
+
+
+def test_only_the_first_unknown_key_of_a_change_is_looked_at() -> None:
+    changes = {"maxQueueSize": 5, **{f"k{n}": 1 for n in range(1000)}}
+    with pytest.raises(ConfigError) as refused:
+        scheduler_changes(changes)
+    assert refused.value.details["problems"] == ["scheduler.k0: no such setting"]
+    assert scheduler_changes({"maxQueueSize": 5, "k": 0}) == {"max_queue_size": 5}

@@ -135,7 +135,7 @@ class DispatcherActor(CooperativeActor):
         name, paused = message.type, self._journal.state.control.paused_types
         if message.paused and name not in paused:
             try:
-                check_pauses(len(paused))
+                check_pauses(len(paused), of_types=True)
             except RequestError as error:
                 self._journal.refuse(message.reply, error)
                 return

@@ -27,7 +27,9 @@ GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
 BYTES_FULL = "rejected: global queue full: what waits has as many bytes as maxQueueBytes allows"
 PAUSES_MAX = 10_000
-"""How many agents, and how many types, are paused at most."""
+"""How many agents are paused at most."""
+TYPE_PAUSES_MAX = 1_000
+"""How many types are: those are shown all at once."""
 NO_AGENT_CAP = frozenset({"browseros"})
 """The dialects whose documents know no cap per agent; a task's own is in its record."""
 KEYS_MAX = 1_000_000
@@ -245,11 +247,12 @@ def check_keys(held: int) -> None:
         raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
 
 
-def check_pauses(paused: int) -> None:
+def check_pauses(paused: int, *, of_types: bool = False) -> None:
     """Refuse one more pause when too many are held. Raises QueueFull."""
-    if paused >= PAUSES_MAX:
-        msg = f"{PAUSES_MAX} are paused already; resume some, or pause the scheduler"
-        raise QueueFull(msg, code="too_many_pauses", details={"max": PAUSES_MAX})
+    most = TYPE_PAUSES_MAX if of_types else PAUSES_MAX
+    if paused >= most:
+        msg = f"{most} are paused already; resume some, or pause the scheduler"
+        raise QueueFull(msg, code="too_many_pauses", details={"max": most})
 
 
 def duplicate(key: str, task_id: str) -> Conflict:

@@ -26,6 +26,7 @@ from rota.http.call import Call
 from rota.http.damage import Damage
 from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
+from rota.http.intake import Intake
 from rota.http.listener import Listener
 from rota.http.problems import HttpProblem
 from rota.http.routes import Route, routes_for
@@ -70,6 +71,7 @@ class App:
         self.streams = Streams(bridge.shard.tail)
         self.watches = Watches(bridge.shard)
         self.damage = Damage()
+        self.intake = Intake()
         self.closing = False
         self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}
@@ -140,13 +142,17 @@ class App:
             call = Call(self, request, request_id, path, params, by, dialect)
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
+            shown: RotaError = error
             if isinstance(error, LogError):
-                error = self.damage.met(error)
-            answer = self._problem(error, request_id, call.dialect if call else dialect)
-        except ConnectionError:
+                shown = self.damage.met(error)
+            answer = self._problem(shown, request_id, call.dialect if call else dialect)
+            problems.forget_frames(error)
+        except ConnectionError as error:
+            problems.forget_frames(error)
             answer = web.Response(status=400)  # the client has left: nobody reads this
-        except Exception:
+        except Exception as error:
             logger.exception("a handler failed")
+            problems.forget_frames(error)
             fault = InternalFault("rota failed on this request; it was logged under its id")
             answer = self._problem(fault, request_id, dialect)
         if not answer.prepared:

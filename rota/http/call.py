@@ -113,12 +113,10 @@ class Call:
             raise HttpProblem(415, "unsupported_encoding", msg)
         try:
             if request.content.is_eof():
-                return await request.read()
+                return await self.app.intake.read(request.content, limit)
             await self._expected()
             async with asyncio.timeout(self.app.settings.server.body_timeout_s):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise PayloadTooLarge(f"the body is larger than {limit} bytes") from None
+                return await self.app.intake.read(request.content, limit)
         except TimeoutError:
             raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
 

@@ -13,13 +13,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import ERROR, _ErrInfo
 
-from rota import ids
-from rota.http import problems
+from rota.http import last_answers, problems
+from rota.http.intake import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection
 from rota.http.problems import HttpProblem
@@ -39,12 +38,29 @@ UNREAD_S = 30.0
 PARTING_S = 2.0
 """How long a client that has closed its half is still answered: it may as well have left."""
 SWEEP_S = 1.0
+LINGER_S = 1.0
+"""How long a large body that nobody wants is read on: who still sends it sees no answer."""
+LATE_STATUS = 408
+PIECE_BYTES = 32 << 10
+FRAMING_BYTES_MAX = 50_000
+"""How much more than its own bytes a body in chunks may have; larger bodies, half of their size."""
 
 
 class Protocol(AttendedConnection):
     """One connection."""
 
-    __slots__ = ("_answered", "_awaited", "_has_begun", "_listener", "is_excess", "is_parting")
+    __slots__ = (
+        "_answered",
+        "_awaited",
+        "_framing",
+        "_has_begun",
+        "_is_chunked",
+        "_is_refused",
+        "_listener",
+        "answer_bytes",
+        "is_excess",
+        "is_parting",
+    )
 
     is_excess: bool
     is_parting: bool
@@ -55,7 +71,8 @@ class Protocol(AttendedConnection):
         self._listener = listener
         self._awaited: Any = EMPTY_PAYLOAD
         self._answered = 0
-        self._has_begun = False
+        self._framing = self.answer_bytes = 0
+        self._has_begun = self._is_chunked = self._is_refused = False
         self.is_excess = self.is_parting = False
 
     # -- opening and closing
@@ -82,7 +99,7 @@ class Protocol(AttendedConnection):
             return False  # the answer has begun: what was written of it still goes out
         self.is_parting = True
         if not self._awaited.is_eof():
-            self._cut(self._awaited, _cut_short())
+            self._cut(self._awaited, last_answers.cut_short())
         self._loop.call_later(PARTING_S, self.force_close)
         return True
 
@@ -103,24 +120,54 @@ class Protocol(AttendedConnection):
         return self._request_count > self._answered
 
     def data_received(self, data: bytes) -> None:
+        """Parse; a large packet piece by piece if it may be of a body in chunks."""
+        if len(data) <= PIECE_BYTES or self._is_plain:
+            self._parse(data)
+            return
+        for at in range(0, len(data), PIECE_BYTES):
+            self._parse(data[at : at + PIECE_BYTES])
+
+    def _parse(self, data: bytes) -> None:
         """Parse; know whether more is owed."""
-        if self.is_parting:
+        if self.is_parting or self._is_refused:
             return
         body = self._awaited
+        self._framing += len(data) + body.total_bytes
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - whatever the parser could not bear
             self._refuse(error)
-        if not body.is_eof() and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
-            self._break_off(body)
+        if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            self._is_refused = True  # whatever still comes is not even looked at
+            problems.forget_frames(self._messages[-1][0].exc)
+            if not body.is_eof():
+                self._break_off(body)
+        self._framing -= body.total_bytes
+        if self._is_in_crumbs(body):
+            self.is_parting = True
+            self._cut(body, last_answers.in_crumbs())
         if data:
             self._has_begun = True
         self._take_stock()
 
+    def _is_in_crumbs(self, body: Any) -> bool:
+        """Whether a body comes in so small chunks that to put it together holds everybody up."""
+        if body.is_eof() or self._reading_paused:  # else what came of it was looked at
+            return False
+        allowed: int = max(FRAMING_BYTES_MAX, body.total_bytes // 2)
+        return self._framing > allowed
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether what comes now is of a body that has a length, or of no request any more."""
+        return self._upgraded or not (self._awaited.is_eof() or self._is_chunked)
+
     def _take_stock(self) -> None:
         """Know what the client owes us, if anything."""
-        if self._messages:
-            self._awaited = self._messages[-1][1]
+        if self._messages and self._awaited is not self._messages[-1][1]:
+            message, self._awaited = self._messages[-1]
+            self._framing = 0
+            self._is_chunked = getattr(message, "chunked", False)
         if not self._awaited.is_eof() and not self.is_parting:
             self._listener.owes(self)
         elif self._is_busy:
@@ -142,7 +189,7 @@ class Protocol(AttendedConnection):
         self._messages.pop()
         self._request_count -= 1
         self.is_parting = True
-        self._cut(body, _not_http())
+        self._cut(body, last_answers.not_http())
 
     def _cut(self, body: Any, error: HttpProblem) -> None:
         """Let a body end with an error; nobody waits for the rest of it."""
@@ -153,6 +200,8 @@ class Protocol(AttendedConnection):
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Answer, and rest until the next request."""
+        self._close_if_unread(request, resp)
+        self.answer_bytes = resp.content_length or 0
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -162,6 +211,23 @@ class Protocol(AttendedConnection):
                 if self.is_parting:
                     self.close()
             self._take_stock()
+
+    def _close_if_unread(self, request: BaseRequest, answer: web.StreamResponse) -> None:
+        """Let an answer be the last if a body that nobody wants is late, or not small."""
+        if request.content.is_eof() or answer.prepared:
+            return
+        is_late = answer.status == LATE_STATUS
+        if is_late or request.content_length is None or request.content_length > SMALL_BYTES:
+            self._lingering_time = 0.0 if is_late else min(self._lingering_time, LINGER_S)
+            answer.force_close()
+
+    async def _drain_helper(self) -> None:
+        """Wait until what was written is taken."""
+        try:
+            await super()._drain_helper()
+        except ConnectionError as error:
+            problems.forget_frames(error)  # what waited for is held by the frame that waited
+            raise
 
     def pause_writing(self) -> None:
         """Notice that an answer is not read."""
@@ -180,7 +246,7 @@ class Protocol(AttendedConnection):
         if self._is_busy or not self._awaited.is_eof():
             return
         if self._has_begun and self.transport is not None:
-            self.transport.write(_late())
+            self.transport.write(last_answers.late())
         self.force_close()
 
     def hang_up(self) -> None:
@@ -203,36 +269,7 @@ class Protocol(AttendedConnection):
         logger.debug("not a request: %r", exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was already begun")
-        return refusal(_not_http(status))
-
-
-def _not_http(status: int = 400) -> HttpProblem:
-    return HttpProblem(status, "bad_http", "this is not a valid HTTP request")
-
-
-def _cut_short() -> HttpProblem:
-    return HttpProblem(400, "body_cut_short", "the connection was closed before the body had come")
-
-
-def refusal(error: HttpProblem) -> web.Response:
-    """Answer with an error and close the connection."""
-    request_id = ids.request_id()
-    answer = problems.response(error, problems.native_body(error, request_id))
-    answer.headers["X-Request-ID"] = request_id
-    answer.force_close()
-    return answer
-
-
-def _late() -> bytes:
-    """Write the answer to headers that did not come; there is no request to answer."""
-    request_id = ids.request_id()
-    error = HttpProblem(408, "header_timeout", "the headers came too slowly")
-    body = orjson.dumps(problems.native_body(error, request_id))
-    head = (
-        "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nX-Request-ID: {request_id}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+        return last_answers.refusal(last_answers.not_http(status))
 
 
 class Listener(web.Server):
@@ -289,7 +326,11 @@ class Listener(web.Server):
 
     def not_read(self, protocol: Protocol) -> None:
         """Remember an answer that is not read."""
-        self.places.unread(protocol, self._running.time(), _left(protocol))
+        places = self.places
+        places.unread(protocol, self._running.time(), _left(protocol), protocol.answer_bytes)
+        while (leaving := places.reading_least()) is not None:
+            places.leave(leaving)
+            leaving.hang_up()
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:
@@ -305,7 +346,7 @@ class Listener(web.Server):
         for protocol, seen in self.places.unread_since(now - UNREAD_S):
             left = _left(protocol)
             if left < seen.size:
-                self.places.unread(protocol, now, left)
+                self.places.unread(protocol, now, left, seen.held)
             else:
                 protocol.hang_up()
         if self.places.is_watched:
@@ -336,9 +377,9 @@ class Listener(web.Server):
         """Answer, unless this connection is one too many."""
         if request.protocol.is_excess:  # type: ignore[attr-defined]
             message = "too many connections are open"
-            return refusal(HttpProblem(503, "too_many_connections", message))
+            return last_answers.refusal(HttpProblem(503, "too_many_connections", message))
         if request.method == ERROR.method:
-            return refusal(_not_http())
+            return last_answers.refusal(last_answers.not_http())
         return await self._handler(request)
 
 

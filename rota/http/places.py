@@ -20,11 +20,16 @@ EXCESS_MAX = 256
 """Connections above the limit that are kept for as long as it takes to refuse them."""
 
 
+UNREAD_BYTES_MAX = 128 << 20
+"""How much of answers that are not read is held, for all connections together."""
+
+
 class Unread(NamedTuple):
-    """An answer that waits to be read: since when, and how much of it there was then."""
+    """An answer that waits to be read: since when, how much was left then, and what it holds."""
 
     since: float
     size: int
+    held: int
 
 
 class Places(Generic[C]):
@@ -38,6 +43,7 @@ class Places(Generic[C]):
         self._owing: dict[C, float] = {}
         self._idle: dict[C, None] = {}
         self._unread: dict[C, Unread] = {}
+        self._unread_bytes = 0
 
     def __len__(self) -> int:
         """Count those that hold a place."""
@@ -54,8 +60,9 @@ class Places(Generic[C]):
 
     def leave(self, connection: C) -> None:
         """Take the place of a connection that is closed, or is about to be."""
-        for each in (self._open, self._excess, self._owing, self._idle, self._unread):
+        for each in (self._open, self._excess, self._owing, self._idle):
             each.pop(connection, None)
+        self.reads(connection)
 
     @property
     def is_full(self) -> bool:
@@ -91,14 +98,21 @@ class Places(Generic[C]):
             self._owing.pop(connection, None)
             self._idle[connection] = None
 
-    def unread(self, connection: C, now: float, size: int) -> None:
-        """Know that it does not read its answer, of which so much is left."""
+    def unread(self, connection: C, now: float, size: int, held: int = 0) -> None:
+        """Know that it does not read its answer, of which so much is left.
+
+        An answer is held whole until its last byte is taken: `held`, if that is more.
+        """
         if connection in self._open:
-            self._unread[connection] = Unread(now, size)
+            self.reads(connection)
+            seen = self._unread[connection] = Unread(now, size, max(size, held))
+            self._unread_bytes += seen.held
 
     def reads(self, connection: C) -> None:
         """Know that it reads again."""
-        self._unread.pop(connection, None)
+        seen = self._unread.pop(connection, None)
+        if seen is not None:
+            self._unread_bytes -= seen.held
 
     # -- who gives way
 
@@ -110,6 +124,12 @@ class Places(Generic[C]):
             if each:
                 return next(iter(each))
         return None
+
+    def reading_least(self) -> C | None:
+        """Name whose answer has not been read for longest, if there is too much of them all."""
+        if self._unread_bytes <= UNREAD_BYTES_MAX or len(self._unread) == 1:
+            return None
+        return next(iter(self._unread))
 
     def owing_since(self, before: float) -> Iterator[C]:
         """Give those who have owed us something, or waited to be refused, since before then."""

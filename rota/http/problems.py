@@ -90,6 +90,22 @@ def invalid(error: ValidationError) -> InvalidRequest:
     return InvalidRequest(message, details={"field": where} if where else {})
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let go of what an error, and those it came from, were raised through.
+
+    Frames hold bodies, and whatever holds the error (a future, a stream) is held by a frame: only a
+    collection of cycles would free them, and those are rare here.
+    """
+    known: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in known:
+            known.add(id(each))
+            each.__traceback__ = None
+            left += (each.__cause__, each.__context__)
+
+
 def check_depth(raw: bytes, value: Any) -> None:
     """Refuse nesting so deep that it could not be written down again."""
     if is_too_deep(raw, value):

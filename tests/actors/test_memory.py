@@ -192,6 +192,7 @@ def test_agents_that_come_and_go_leave_no_actors_and_few_counters(
 
 def test_pauses_are_bounded_in_number(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "PAUSES_MAX", 2)
+    monkeypatch.setattr(admission, "TYPE_PAUSES_MAX", 2)
     bench = make()
     for pause in (bench.pause_agent, bench.pause_type):
         pause("one")

@@ -278,6 +278,15 @@ def test_all_watchers_of_a_job_see_the_same_and_only_their_own(
         third.all()
 
 
+def test_watchers_have_a_bound(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.http.watches.STREAMS_MAX", 2)
+    job_id = agent.enqueue("browser_start", HELD)
+    with watching(agent, job_id) as one, watching(agent, job_id) as two:
+        one.first()
+        two.first()
+        agent.refused(agent.request("GET", f"/ws/jobs/{job_id}", headers=UPGRADE), 503)
+
+
 def test_a_token_is_wanted_of_watchers_too(agents: Agents) -> None:
     agent = agents.start(server={"tokens": {"ops": "t" * 32}})
     agent.token = "t" * 32

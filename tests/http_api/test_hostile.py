@@ -34,6 +34,7 @@ DOCUMENTED_503 = {
     "shutting_down",
     "too_many_connections",
     "too_many_streams",
+    "too_many_bytes",
 }
 
 

@@ -196,3 +196,16 @@ def test_a_pause_says_who_did_it_and_why(serve: Servers) -> None:
         rota.post(f"/v1/{path}/pause", {"reason": "night"})
     events = [event for event in rota.events() if event["kind"].endswith("_paused")]
     assert [(e["by"], e["data"]["reason"]) for e in events] == [("ops", "night")] * 3
+
+
+def test_paused_types_have_a_bound_of_their_own(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.domain.admission.TYPE_PAUSES_MAX", 2)
+    for n in range(3):
+        assert rota.post(f"/v1/agents/agent-{n}/pause").status == 200
+    for n in range(2):
+        assert rota.post(f"/v1/types/type-{n}/pause").status == 200
+    refused = rota.post("/v1/types/type-2/pause")
+    assert (refused.status, refused.code) == (429, "too_many_pauses")
+    assert refused.json["details"]["max"] == 2

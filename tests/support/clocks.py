@@ -31,6 +31,10 @@ class SetClock(SystemClock):
         """Read the wall clock."""
         return super().wall_us() + round(self.ahead_s * US_PER_S)
 
+    def now_us(self) -> int:
+        """Give the present moment by the clock as it is set."""
+        return Timeline.now_us(self)
+
 
 class Passing:
     """How much time was let pass."""
@@ -51,11 +55,13 @@ class Passing:
 @contextlib.contextmanager
 def passing(seconds: float = 0.0) -> Iterator[Passing]:
     """Let time pass for every server of this process, by its wall clock and its steady one."""
-    wall, steady = SystemClock.wall_us, SystemClock.steady_us
+    wall, steady, now = SystemClock.wall_us, SystemClock.steady_us, SystemClock.now_us
     passed = Passing(seconds)
     SystemClock.wall_us = lambda self: passed(wall(self))  # type: ignore[method-assign]
     SystemClock.steady_us = lambda self: passed(steady(self))  # type: ignore[method-assign]
+    SystemClock.now_us = Timeline.now_us  # type: ignore[method-assign] # by way of those two
     try:
         yield passed
     finally:
+        SystemClock.now_us = now  # type: ignore[method-assign]
         SystemClock.wall_us, SystemClock.steady_us = wall, steady  # type: ignore[method-assign]

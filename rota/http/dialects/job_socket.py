@@ -99,8 +99,8 @@ async def _send(
     socket: web.WebSocketResponse, what: str, task: Task, seq: int, record: Record | None
 ) -> None:
     shown = view(task)
-    if len(orjson.dumps(shown.get("payload"))) > PAYLOAD_BYTES_PUSHED:
-        del shown["payload"]  # each watcher would hold a copy of it
+    if len(task.params_json or b"") > PAYLOAD_BYTES_PUSHED:
+        shown.pop("payload", None)  # each watcher would hold a copy of it
     body: dict[str, Any] = {"type": what, "jobId": task.id, "status": shown["status"], "seq": seq}
     if record is not None:
         body["event"] = kind_of(type(record.event))
