@@ -58,6 +58,13 @@ LIMIT_MAX = 100_000_000
 BUILTIN_ACTIONS = ("echo", "sleep", "fail")
 CHAT = "chat"
 """The type of BrowserOS tasks."""
+_READ: ConfigDict = {
+    "frozen": True,
+    "extra": "forbid",
+    "alias_generator": to_camel,
+    "populate_by_name": True,
+    "hide_input_in_errors": True,
+}
 
 
 class Section(BaseModel):
@@ -65,13 +72,7 @@ class Section(BaseModel):
 
     ignores_zeros: ClassVar[bool] = True
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(**_READ)
 
     @model_validator(mode="before")
     @classmethod
@@ -100,14 +101,7 @@ class ServerSettings(Section):
 class RetrySettings(BaseModel):
     """When to try a failed attempt again."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(**_READ, strict=True)
 
     @model_validator(mode="before")
     @classmethod
