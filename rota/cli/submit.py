@@ -126,6 +126,8 @@ def submit_command(
         if answer.get(name):
             note(said)
     task_id = answer["taskId"]
+    if "waitReason" in answer:
+        note(f"{answer['waitReason']} (is '{action}' the action you meant?)")
     if wait_s is None:
         if as_json:
             print_json(answer)

@@ -42,6 +42,7 @@ class Submitted(BaseModel):
     createdAt: str
     idempotent: bool | None = Field(None, description="the key stood for this task already")
     deduplicated: bool | None = Field(None, description="an active task of the key stands for it")
+    waitReason: str | None = Field(None, description="that nothing here runs tasks of this action")
 
 
 class BatchSubmitted(BaseModel):

@@ -19,9 +19,10 @@ from rota.actors.messages import Refused
 from rota.clock import rfc3339
 from rota.config import DEADLINE_S_MAX
 from rota.domain.commands import PULL, Dedup, SubmitTask
-from rota.domain.task import TaskState
+from rota.domain.task import READY, TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.models import KEY, moment_us
+from rota.http.views import NO_EXECUTOR
 from rota.wording import first_wrong
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ async def submit_one(
         "position": answer.position,
         "createdAt": rfc3339(answer.created_at),
     }
+    if words is None and command.executor == PULL and answer.state == READY.value:
+        body["waitReason"] = NO_EXECUTOR
     if answer.known:
         body[answer.known] = True
         return call.json(body, status=200)

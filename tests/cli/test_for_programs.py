@@ -66,3 +66,11 @@ def test_a_client_takes_its_server_from_the_environment(server, monkeypatch):
     with pytest.raises(InvalidRequest):
         RotaClient()
     assert RotaClient("http://127.0.0.1:1").url == "http://127.0.0.1:1"
+
+
+def test_an_action_that_nobody_runs_is_told_of_at_once(rota):
+    answer = rota("submit", "ehco", "--agent", "typo")
+    assert answer.exit_code == 0
+    assert answer.stdout.startswith("tsk_")
+    assert "is 'ehco' the action you meant?" in answer.stderr
+    assert rota("submit", "echo", "--agent", "typo").stderr == ""
