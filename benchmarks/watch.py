@@ -9,9 +9,9 @@ from common import RawClient, request_bytes
 
 
 def memory_mb(pid):
-    """Give the resident memory."""
+    """Give the memory that is the process's own; the log's mapped pages are the system's cache."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
     raise SystemExit("the server is gone")
 

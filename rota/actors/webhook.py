@@ -15,6 +15,7 @@ from rota.actors.messages import CallbackReported, DeliverCallback, Drain
 from rota.actors.runtime import CooperativeActor
 from rota.domain.delivery import DeliveryReport, decide_delivery
 from rota.domain.receivers import Receivers
+from rota.errors import LogUnusable
 from rota.eventlog.crash_points import reach
 
 if TYPE_CHECKING:
@@ -148,6 +149,12 @@ class WebhookActor(CooperativeActor):
             subject = self._find(due.task)
             assert subject is not None, due
             self._courier.deliver(subject, due.delivery, done)
+        except LogUnusable:  # it is being opened anew, and the callback is owed again then
+            is_open = False
+            self._sending.discard(due.task)
+            self._busy.discard(due.task)
+            self.receivers.give_back(host, standing)
+            raise
         except Exception as error:
             logger.exception("a callback could not be sent")
             done(DeliveryReport(ok=False, error=f"could not be sent: {type(error).__name__}"))

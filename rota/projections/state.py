@@ -168,7 +168,7 @@ class State:
         batches, keys, oldest = self.batches, self.keys, at - tasks.ttl_us
         if (
             (tasks.ended and (tasks.crowded or tasks.ended[0][0] <= oldest))
-            or (batches.ended and batches.ended[0][0] <= oldest)
+            or (batches.ended and (batches.ended[0][0] <= oldest or batches.is_crowded()))
             or keys.ending
             or keys.expiring
         ):
