@@ -5,6 +5,7 @@ keys, bad items or dependencies than anybody needs. Beside it /health/live is as
 the figure is its longest wait.
 """
 
+import contextlib
 import time
 
 import orjson
@@ -14,6 +15,18 @@ from watch import stalls
 STALL_MS_MAX = 100
 AGENT = b'{"agentId":"a","action":"waits",'
 TIMES = 3
+
+
+def _status_of(port, request):
+    """Send a request on a connection of its own; the server may hang up before all of it came."""
+    client = RawClient(port)
+    with contextlib.suppress(OSError):
+        client.sock.sendall(request)
+    answer = b""
+    with contextlib.suppress(OSError):
+        answer = client.sock.recv(1 << 16)
+    client.close()
+    return int(answer[9:12] or 0)
 
 
 def _text(path, raw):
@@ -63,13 +76,11 @@ def cases():
     with temp_folder() as folder, rota_server(folder) as (port, _):
         for what, path, raw in bodies():
             request = _text(path, raw)
-            client = RawClient(port)
             with stalls(port) as waits:
                 time.sleep(0.2)
                 for _ in range(TIMES):
-                    status, _ = client.call(request)
+                    status = _status_of(port, request)
                     time.sleep(0.1)
-            client.close()
             yield f"{what} ({len(raw) / 1e6:.1f} MB, {status})", max(waits), "ms", STALL_MS_MAX
         ended = _ended(port, 5000)
         request = request_bytes("/v1/batches", orjson.loads(_batch(ended)))
