@@ -35,7 +35,7 @@ def test_a_wait_is_a_duration_or_a_number_of_seconds(rota, span):
     assert rota("submit", "echo", "--agent", "w", "--wait", span).exit_code == 0
 
 
-def test_ctrl_c_while_waiting_leaves_with_130_and_says_where_to_look(server):
+def test_ctrl_c_while_waiting_leaves_with_130_and_without_a_fuss(server):
     command = [sys.executable, "-m", "rota", "submit", "sleep", "--agent", "c", "--param"]
     waiting = subprocess.Popen(
         [*command, "ms=60000", "--wait", "50", "--url", server.url],
@@ -55,8 +55,8 @@ def test_ctrl_c_while_waiting_leaves_with_130_and_says_where_to_look(server):
         waiting.kill()
         waiting.wait()
     assert waiting.returncode == 130
-    assert "rota get tsk_" in complaint
     assert "Aborted" not in complaint
+    assert "Traceback" not in complaint
 
 
 def test_a_client_takes_its_server_from_the_environment(server, monkeypatch):
