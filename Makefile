@@ -11,9 +11,10 @@ run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --dat
 test: .venv/installed  ## every test
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: .venv/installed  ## style
+lint: .venv/installed  ## style, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: .venv/installed  ## types
 	$(BIN)/mypy

@@ -14,7 +14,8 @@ from common import arguments, report
 from rota.actors import messages as m
 from rota.actors.system import Shard
 from rota.clock import ManualClock
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import Limits, Outcome
+from rota.domain.intake import Request
 from rota.eventlog.committer import Committed
 from rota.eventlog.memory_store import MemoryLog
 
@@ -102,7 +103,7 @@ def build(agents, waiting):
     names = [f"agent-{n:05d}" for n in range(agents)]
     for start in range(0, waiting, 1000):
         commands = tuple(
-            SubmitTask(names[n % agents], "echo", "builtin", {"text": f"item {n}"})
+            Request(names[n % agents], "echo", "builtin", {"text": f"item {n}"})
             for n in range(start, min(start + 1000, waiting))
         )
         shard.admission.tell(m.SubmitTasks(commands, ignore))

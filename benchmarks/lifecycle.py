@@ -18,10 +18,11 @@ from rota.actors import messages as m
 from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.system import Shard
 from rota.clock import SystemClock
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import Limits
+from rota.domain.intake import Request
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.runner import AsyncRunner
-from rota.http.server import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from rota.server import GC_THRESHOLDS, SWITCH_INTERVAL_S
 
 GOAL = 8000
 ROOM = 10_000_000
@@ -48,7 +49,7 @@ class Window:
             self.shard.window_open -= CHUNK
             self.left -= CHUNK
             commands = tuple(
-                SubmitTask(self.agents[(self.turn + n) % 64], "echo", "builtin", {"x": n})
+                Request(self.agents[(self.turn + n) % 64], "echo", "builtin", {"x": n})
                 for n in range(CHUNK)
             )
             self.turn += CHUNK

@@ -19,9 +19,9 @@ from rota.domain.commands import Limits
 from rota.eventlog import chain, codec
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Snapshot, Stored
-from rota.http.server import GC_THRESHOLDS
 from rota.projections.control import limits_to
 from rota.projections.state import SNAPSHOT_VERSION, State
+from rota.server import GC_THRESHOLDS
 
 GOAL = 100_000
 

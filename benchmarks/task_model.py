@@ -20,15 +20,17 @@ from rota.actors import messages as m
 from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.system import Shard
 from rota.clock import SystemClock
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import Limits, Outcome
+from rota.domain.intake import Request
+from rota.domain.plan import Plan
 from rota.eventlog.lmdb_store import LmdbLog
-from rota.http.server import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from rota.server import GC_THRESHOLDS, SWITCH_INTERVAL_S
 
 GOAL = 0.5
 LAYER = 100
 GOOD = Outcome(ok=True, result={"ok": True})
 BAD = Outcome(ok=False, code="unlucky", error="every second one fails")
-RETRY = {"kind": "fixed", "base_ms": 0, "max_attempts": 100}
+RETRYING = Plan(retry={"kind": "fixed", "base_ms": 0, "max_attempts": 100})
 
 
 class Runner:
@@ -64,7 +66,7 @@ def chunks(commands):
 
 def command(n, **fields):
     """A task of one of 64 agents, under an id of its own."""
-    return SubmitTask(f"agent-{n % 64}", "echo", "bench", {"x": n}, wanted_id=f"t{n}", **fields)
+    return Request(f"agent-{n % 64}", "echo", "bench", {"x": n}, wanted_id=f"t{n}", **fields)
 
 
 def dag(count):
@@ -87,7 +89,7 @@ def fan_out(count):
 def retried(count):
     """Tasks that are tried again at once."""
     return [
-        SubmitTask(f"agent-{n % 64}", "echo", "bench", {"x": n}, retry=RETRY) for n in range(count)
+        Request(f"agent-{n % 64}", "echo", "bench", {"x": n}, plan=RETRYING) for n in range(count)
     ]
 
 

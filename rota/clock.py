@@ -36,9 +36,7 @@ class Clock(Protocol):
     shift_us: int
     """By how much it has been set since it began, forward and back added up."""
 
-    def now_us(self) -> int:
-        """Give the present moment."""
-        ...
+    def now_us(self) -> int: ...
 
     def take_over(self) -> Step | None:
         """If the wall clock was set, go on from what it says now."""
@@ -49,12 +47,10 @@ class Timeline:
     """A line of time over a wall clock and a steady one; it goes back only in `take_over`."""
 
     def __init__(self) -> None:
-        """Begin at what the wall clock says."""
         self.shift_us = 0
         self._anchor()
 
     def wall_us(self) -> int:
-        """Read the wall clock."""
         raise NotImplementedError
 
     def steady_us(self) -> int:
@@ -76,7 +72,6 @@ class Timeline:
         return self._latest
 
     def take_over(self) -> Step | None:
-        """If the wall clock was set, go on from what it says now."""
         if not self._is_apart():
             return None
         was = self.steady_us() + self._apart  # not what small steps made of it: they would add up
@@ -121,16 +116,13 @@ class ManualClock(Timeline):
     """A clock that stands still until it is moved."""
 
     def __init__(self, now_us: int = 1_700_000_000 * US_PER_S) -> None:
-        """Start at `now_us`."""
         self._wall_us, self._steady_us = now_us, 0
         super().__init__()
 
     def wall_us(self) -> int:
-        """Give what the wall clock was last moved to."""
         return self._wall_us
 
     def steady_us(self) -> int:
-        """Give how far it was moved forward in all."""
         return self._steady_us
 
     def advance_us(self, delta_us: int) -> None:

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
 
 from rota.domain.commands import Limits
+from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
+from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.retry import RetryPolicy
-from rota.durations import IN_SECONDS
 from rota.environment import with_environment
 from rota.errors import ConfigError
 from rota.presets import layered
+from rota.sections import (
+    DEFAULT,
+    LIMIT_MAX,
+    READ,
+    NamespaceSettings,
+    SchedulerSettings,
+    Section,
+    check_tokens,
+    folder_of,
+)
 from rota.setting_names import canonical, spellings, without_zeros
-from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, all_wrong, known_only
+from rota.wording import API_PATH, HTTP_URL, NAMESPACE, RETRY_ON, UNKNOWN, all_wrong, known_only
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -51,33 +61,7 @@ RESULT_BYTES_MAX = 1 << 20
 ERROR_CHARS_MAX = 2000
 STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
-TIMEOUT_MS_MAX = 24 * 3600 * 1000
-DEADLINE_S_MAX = 366 * 24 * 3600
 PINCHTAB_DEADLINE_S = 60
-LIMIT_MAX = 100_000_000
-BUILTIN_ACTIONS = ("echo", "sleep", "fail")
-CHAT = "chat"
-"""The type of BrowserOS tasks."""
-_READ: ConfigDict = {
-    "frozen": True,
-    "extra": "forbid",
-    "alias_generator": to_camel,
-    "populate_by_name": True,
-    "hide_input_in_errors": True,
-}
-
-
-class Section(BaseModel):
-    """A table of the file."""
-
-    ignores_zeros: ClassVar[bool] = True
-
-    model_config = ConfigDict(**_READ)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _ignore_zeros(cls, data: Any) -> Any:
-        return without_zeros(data) if isinstance(data, dict) else data
 
 
 class ServerSettings(Section):
@@ -86,7 +70,7 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 9867
     data_dir: str = "rota-data"
-    tokens: dict[str, str] = {}
+    tokens: dict[str, str] = Field(default_factory=dict)
     body_bytes_max: Annotated[int, Field(ge=1024, le=1 << 30)] = 4 << 20
     body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     header_timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
@@ -101,7 +85,7 @@ class ServerSettings(Section):
 class RetrySettings(BaseModel):
     """When to try a failed attempt again."""
 
-    model_config = ConfigDict(**_READ, strict=True)
+    model_config = ConfigDict(**READ, strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -123,52 +107,11 @@ class RetrySettings(BaseModel):
     ) = None
 
     def policy(self) -> RetryPolicy:
-        """Give the value that the core goes by."""
         return RetryPolicy(**self.model_dump())
 
-
-class SchedulerSettings(Section):
-    """The limits of the PinchTab document; all but `enabled` and `strategy` can be reloaded."""
-
-    enabled: bool = True
-    strategy: Literal["fair-fifo"] = "fair-fifo"
-    max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000
-    max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
-    max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 20
-    max_per_agent_inflight: Annotated[
-        int,
-        Field(
-            strict=True,
-            ge=1,
-            le=LIMIT_MAX,
-            validation_alias=AliasChoices(
-                "maxPerAgentInflight",
-                "maxPerAgentFlight",
-                "max_per_agent_inflight",
-                "max_per_agent_flight",
-            ),
-        ),
-    ] = 10
-    result_ttl_sec: Annotated[
-        int,
-        Field(
-            strict=True,
-            ge=1,
-            le=LIMIT_MAX,
-            validation_alias=AliasChoices(
-                "resultTTLSec", "resultTtlSec", "result_ttl_sec", "resultTTL", "result_ttl"
-            ),
-            serialization_alias="resultTTLSec",
-        ),
-        IN_SECONDS,
-    ] = 300
-    worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
-    max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1
-    aging_ms: Annotated[int, Field(strict=True, ge=0, le=TIMEOUT_MS_MAX)] = 0
-    start_paused: bool = False
-    max_queue_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 1 << 30
-    max_ended_tasks: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
-    max_ended_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 64 << 20
+    def written(self) -> dict[str, Any]:
+        """Give it as events and rules carry it: what differs from trying once."""
+        return self.policy().to_dict()
 
 
 class WebhookSettings(Section):
@@ -192,7 +135,7 @@ class ExecutorSettings(Section):
 
     kind: Literal["http", "tab", "chat"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)]
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default_factory=dict)
 
 
 class TypeSettings(Section):
@@ -205,6 +148,16 @@ class TypeSettings(Section):
     max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
     retry: RetrySettings | None = None
     on_interrupt: Literal["retry", "fail"] = "retry"
+
+    def rules(self) -> TypeRules:
+        return TypeRules(
+            executor=self.executor,
+            timeout_ms=self.timeout_ms,
+            timeout_ms_max=self.timeout_ms_max,
+            queue_timeout_ms=self.queue_timeout_ms,
+            retry=self.retry.written() if self.retry is not None else None,
+            on_interrupt=self.on_interrupt,
+        )
 
 
 class BrowserOSSettings(Section):
@@ -237,10 +190,10 @@ class BrowserManagerSettings(Section):
     routes: dict[
         Annotated[str, Field(pattern=API_PATH, max_length=200)],
         Annotated[str, Field(min_length=1, max_length=ACTION_CHARS_MAX)],
-    ] = {}
+    ] = Field(default_factory=dict)
 
 
-class AgentSettings(Section):
+class BrowserManagerLimits(Section):
     """The limits of the BrowserManager document, by its names; they go before the scheduler's."""
 
     max_concurrent_jobs: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
@@ -252,14 +205,19 @@ class AgentSettings(Section):
 class Settings(Section):
     """The whole file."""
 
+    model_config = ConfigDict(populate_by_name=False)
+
     server: ServerSettings = ServerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     webhooks: WebhookSettings = WebhookSettings()
-    executors: dict[str, ExecutorSettings] = {}
-    types: dict[str, TypeSettings] = {}
+    executors: dict[str, ExecutorSettings] = Field(default_factory=dict)
+    types: dict[str, TypeSettings] = Field(default_factory=dict)
     browseros: BrowserOSSettings = BrowserOSSettings()
     browsermanager: BrowserManagerSettings = BrowserManagerSettings()
-    agent: AgentSettings = AgentSettings()
+    job_limits: Annotated[BrowserManagerLimits, Field(alias="agent")] = BrowserManagerLimits()
+    namespaces: dict[Annotated[str, Field(pattern=NAMESPACE)], NamespaceSettings] = Field(
+        default_factory=dict
+    )
     presets: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -281,12 +239,31 @@ class Settings(Section):
                 raise ValueError(msg)
         return self
 
+    @model_validator(mode="after")
+    def _namespaces_are_apart(self) -> Settings:
+        check_tokens(self.server.tokens, self.namespaces)
+        if DEFAULT in self.namespaces and self.namespaces[DEFAULT].data_dir is not None:
+            msg = "namespaces.default.dataDir: the default's folder is server.dataDir"
+            raise ValueError(msg)
+        return self
+
+    def of_namespace(self, name: str) -> Settings:
+        """Give the settings of one namespace: its own folder and limits over those for all."""
+        own = self.namespaces.get(name, NamespaceSettings())
+        folder = folder_of(name, self.server.data_dir, own.data_dir)
+        update: dict[str, Any] = {
+            "server": self.server.model_copy(update={"data_dir": str(folder)}),
+            "scheduler": self.scheduler.model_copy(update=own.scheduler.said()),
+        }
+        if name != DEFAULT:
+            update["namespaces"] = {}
+        return self.model_copy(update=update)
+
     def limits(self) -> Limits:
-        """Give the limits that the core goes by."""
-        s, agent = self.scheduler, self.agent
+        s, own = self.scheduler, self.job_limits
         types = {n: t.max_concurrent for n, t in self.types.items() if t.max_concurrent}
         chats = types[CHAT] = self.chats().max_concurrent or 0
-        jobs, queue = agent.max_concurrent_jobs, agent.max_queue_size
+        jobs, queue = own.max_concurrent_jobs, own.max_queue_size
         return Limits(
             queued=queue or s.max_queue_size,
             queued_per_agent=max(queue or 0, s.max_per_agent),
@@ -296,18 +273,22 @@ class Settings(Section):
             result_ttl_s=s.result_ttl_sec,
             strategy=s.strategy,
             types=tuple(sorted(types.items())),
-            per_key=agent.max_jobs_per_profile or s.max_per_key,
+            per_key=own.max_jobs_per_profile or s.max_per_key,
             aging_ms=s.aging_ms,
-            browsers=agent.max_concurrent_browsers or 0,
+            browsers=own.max_concurrent_browsers or 0,
             queued_bytes=s.max_queue_bytes,
             ended=s.max_ended_tasks,
             ended_bytes=s.max_ended_bytes,
         )
 
+    def rules(self) -> Rules:
+        types = {name: kind.rules() for name, kind in self.types.items()}
+        return Rules(types, tab=self._first("tab"), chat=self._first("chat"))
+
     def chats(self) -> TypeSettings:
         """Give what BrowserOS's tasks get: `[types.chat]`, and its own section for the rest."""
         own = self.browseros
-        kind = self.types.get(CHAT) or TypeSettings(executor=self.executor_for(CHAT))
+        kind = self.types.get(CHAT) or TypeSettings(executor=self.rules().executor_for(CHAT))
         most = min(own.timeout_ms_max, kind.timeout_ms_max)
         rest = {
             "timeout_ms": kind.timeout_ms or own.timeout_ms,
@@ -316,21 +297,6 @@ class Settings(Section):
             "retry": kind.retry or own.retry,
         }
         return kind.model_copy(update=rest)
-
-    def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
-        """Name the executor of an action: its type's, the tab's, the builtin, the chat, or `pull`.
-
-        What needs a tab and has none is the builtin executor's to refuse.
-        """
-        kind = self.types.get(action)
-        if kind is not None:
-            return kind.executor
-        tab = self._first("tab")
-        if tab is not None and (has_tab or (needs_tab and action not in BUILTIN_ACTIONS)):
-            return tab
-        if action in BUILTIN_ACTIONS or (needs_tab and not has_tab):
-            return "builtin"
-        return (self._first("chat") if action == CHAT and not needs_tab else None) or "pull"
 
     def _first(self, kind: str) -> str | None:
         return next((name for name, e in self.executors.items() if e.kind == kind), None)
@@ -349,7 +315,6 @@ def parse_settings(data: Any) -> Settings:
 
 
 def _problem(kind: str, where: str, problem: str) -> str:
-    """Say what is wrong with one key."""
     if kind in ("extra_forbidden", UNKNOWN):
         problem = "no such setting"
     return f"{where}: {problem}" if where else problem
@@ -392,4 +357,4 @@ def scheduler_changes(changes: dict[str, Any]) -> dict[str, Any]:
     if unknown is not None:
         changes = {unknown: changes[unknown]}  # the first is complained of; there may be any number
     parsed = parse_settings({"scheduler": changes}).scheduler
-    return parsed.model_dump(include=parsed.model_fields_set)
+    return parsed.said()

@@ -12,6 +12,7 @@
     ├── ShuttingDown            503 shutting_down
     ├── InternalFault           500 internal: a bug, recorded and survived
     ├── NotWritable             a fact that cannot be written as JSON; nothing was recorded
+    ├── IllegalMove             a fact that the state of its task does not allow; carries its seq
     ├── ServerUnreachable       a client got no answer
     ├── ConfigError             a configuration that cannot be used
     └── LogError                the data folder
@@ -52,7 +53,6 @@ class RotaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Give the sentence, and the hint after it."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
@@ -139,6 +139,17 @@ class NotWritable(RotaError):
     code = "not_writable"
 
 
+class IllegalMove(RotaError):
+    """A fact does not fit the state that its task is in."""
+
+    code = "illegal_move"
+
+    def __init__(self, seq: int, message: str) -> None:
+        """Name the record by the `seq` that it has, or would have had."""
+        super().__init__(message)
+        self.seq = seq
+
+
 class ServerUnreachable(RotaError):
     """No server answered; whether it did what was asked is not known."""
 
@@ -171,7 +182,6 @@ class LogCorrupt(LogError):
     code = "log_corrupt"
 
     def __init__(self, seq: int, message: str, *, hint: str = "") -> None:
-        """Name the record by its `seq`."""
         super().__init__(message, details={"seq": seq}, hint=hint)
         self.seq = seq
 
@@ -194,5 +204,4 @@ class Unfolded(LogError):
     code = "unfolded"
 
     def __init__(self, message: str) -> None:
-        """Say what went wrong."""
         super().__init__(message, hint="the log is whole; this is a bug of rota: please report it")

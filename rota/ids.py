@@ -70,5 +70,4 @@ def uuid(now_us: int) -> str:
 
 
 def request_id() -> str:
-    """Draw a request id."""
     return "req_" + _draw().hex()

@@ -89,7 +89,8 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, field in model.model_fields.items():
         printed = field.serialization_alias or field.alias or name
-        aliases: list[Any] = [name, printed, field.alias]
+        aliases: list[Any] = [printed, field.alias]
+        aliases += [name] if model.model_config.get("populate_by_name") else []
         given = field.validation_alias
         aliases += given.choices if isinstance(given, AliasChoices) else [given]
         found |= {alias: printed for alias in aliases if isinstance(alias, str)}
@@ -99,8 +100,10 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
 @cache
 def _fields(model: type[BaseModel]) -> dict[str, str]:
     """Give the field behind each printed name."""
-    known = spellings(model)
-    return {known[name]: name for name in model.model_fields}
+    return {
+        field.serialization_alias or field.alias or name: name
+        for name, field in model.model_fields.items()
+    }
 
 
 def _inside(annotation: Any, value: Any, where: str) -> Any:

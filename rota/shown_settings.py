@@ -18,6 +18,14 @@ def shown(settings: Settings) -> dict[str, Any]:
     """
     values = settings.model_dump(mode="json", by_alias=True)
     values["server"]["tokens"] = _named(values["server"]["tokens"])
+    values["namespaces"] = {
+        name: {
+            "dataDir": own.data_dir,
+            "tokens": _named(own.tokens),
+            "scheduler": own.scheduler.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        }
+        for name, own in settings.namespaces.items()
+    }
     values["webhooks"]["secret"] = SET if settings.webhooks.secrets else ""
     for executor in values["executors"].values():
         executor["headers"] = _named(executor["headers"])

@@ -1,5 +1,6 @@
-"""The shape of the code, kept by a test: imports point one way, every dependency has one home,
-every file says what it is for, and none grows past reading.
+"""The shape of the code, kept by a test: imports point one way (by the contracts in
+pyproject.toml), every dependency has one home, every file says what it is for, and none grows past
+reading.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from importlinter.cli import lint_imports
 
 import rota
 
@@ -18,28 +20,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rota"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LINES_MAX = 400
-
-MAY_IMPORT = {
-    "domain": {"domain", "errors"},
-    "eventlog": {"eventlog", "domain", "errors", "clock"},
-    "projections": {"projections", "domain", "errors", "clock"},
-    "executors": {"executors", "domain", "errors", "clock", "config", "__init__"},
-    "actors": {
-        "actors",
-        "domain",
-        "eventlog",
-        "projections",
-        "executors",
-        "errors",
-        "clock",
-        "config",
-        "ids",
-        "__init__",
-    },
-}
-"""Which rooms a room may import from; rooms that are not named here are the outermost."""
-
-OUTERMOST = {"http", "cli", "__main__"}
 
 HOMES = {
     "lmdb": {"eventlog/lmdb_environment.py", "eventlog/lmdb_store.py"},
@@ -53,11 +33,6 @@ PYKKA_HOME = {"actors/runtime.py"}
 def name_of(path: Path) -> str:
     """Name a file by its path inside the package."""
     return path.relative_to(PACKAGE).as_posix()
-
-
-def room_of(path: Path) -> str:
-    """Name the room a file is in; a file at the top is a room of its own."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -76,34 +51,12 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-def rooms_imported(path: Path) -> set[str]:
-    """Give the rooms of rota that a file imports from."""
-    rooms = {
-        entry.removesuffix(".py")
-        for entry in (p.name for p in PACKAGE.iterdir())
-        if not entry.startswith("__")
-    } | {"__main__"}
-    found = set()
-    for name in imports_of(path):
-        parts = name.split(".")
-        if parts[0] == "rota":
-            found.add(parts[1] if len(parts) > 1 and parts[1] in rooms else "__init__")
-    return found
-
-
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_from_further_in(room: str) -> None:
-    for path in FILES:
-        if room_of(path) == room:
-            outside = rooms_imported(path) - MAY_IMPORT[room]
-            assert not outside, f"{name_of(path)} imports from {outside}"
-
-
-def test_nothing_imports_the_edges_but_the_edges() -> None:
-    for path in FILES:
-        if room_of(path) not in OUTERMOST:
-            outside = rooms_imported(path) & OUTERMOST
-            assert not outside, f"{name_of(path)} imports from {outside}"
+def test_imports_keep_to_the_contracts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logging.config.dictConfig", lambda _: None)  # it would silence our loggers
+    kept = lint_imports(str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True) == 0
+    assert kept, capsys.readouterr().out
 
 
 @pytest.mark.parametrize("library", HOMES)

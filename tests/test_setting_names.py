@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rota.cli import main
 from rota.config import (
-    AgentSettings,
+    BrowserManagerLimits,
     BrowserOSSettings,
     RetrySettings,
     SchedulerSettings,
@@ -56,7 +56,7 @@ TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("webhooks",): WebhookSettings,
     ("browseros",): BrowserOSSettings,
     ("browseros", "retry"): RetrySettings,
-    ("agent",): AgentSettings,
+    ("agent",): BrowserManagerLimits,
     ("types", "script_run"): TypeSettings,
     ("types", "script_run", "retry"): RetrySettings,
 }
@@ -203,6 +203,12 @@ def test_a_retention_that_makes_no_sense_is_refused(said: str) -> None:
         parse_settings({"scheduler": {"resultTTL": said}})
 
 
+@pytest.mark.parametrize("name", ["job_limits", "jobLimits"])
+def test_a_table_has_no_name_but_the_documents(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: no such setting"):
+        parse_settings({name: {"maxQueueSize": 6}})
+
+
 def test_a_dotted_key_at_the_top_is_a_table() -> None:
     data = {
         "agent.max_concurrent_jobs": 5,
@@ -211,7 +217,8 @@ def test_a_dotted_key_at_the_top_is_a_table() -> None:
         "scheduler.resultTTL": "8s",
     }
     settings = parse_settings(with_presets(data, ("browsermanager",)))
-    assert (settings.agent.max_concurrent_jobs, settings.agent.max_queue_size) == (5, 6)
+    limits = settings.job_limits
+    assert (limits.max_concurrent_jobs, limits.max_queue_size) == (5, 6)
     retry = settings.types["script_run"].retry
     assert retry is not None
     assert (retry.base_ms, settings.scheduler.result_ttl_sec) == (7, 8)

@@ -85,6 +85,7 @@ def _bodies(port, pid):
 
 def _key_bytes():
     from rota.domain import events as e
+    from rota.domain.plan import Plan
     from rota.projections.state import State
 
     async def fold():
@@ -92,8 +93,8 @@ def _key_bytes():
         tracemalloc.start()
         for n in range(KEYS):
             task, at = f"tsk_{n:08d}", 1_800_000_000_000_000 + n
-            given = {"idempotency": f"order-{n:030d}", "digest": f"{n:032x}"}
-            submitted = e.TaskSubmitted(task, "a", "echo", "builtin", 1, **given)
+            plan = Plan(idempotency=f"order-{n:030d}", digest=f"{n:032x}")
+            submitted = e.TaskSubmitted(task, "a", "echo", "builtin", 1, plan=plan)
             state.apply(e.Record(2 * n + 1, at, submitted, "client"))
             state.apply(e.Record(2 * n + 2, at, e.TaskCancelled(task, "a", "ready")))
             state.tasks.forget(at + 301_000_000)

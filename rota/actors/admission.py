@@ -4,7 +4,8 @@ In: submissions, batches and changes of the limits. Out: `task_submitted`, `task
 `batch_submitted`, `batch_rejected`, `refusals_counted` for those beyond a rate, `batch_finished`,
 `config_changed`, and `task_cancelled` for what is replaced, cancelled with its batch, or doomed as
 it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
-tasks, and that no cycle of dependencies exists.
+tasks, and that no cycle of dependencies exists. What a message depends on that has left memory is
+read from the log first; the message comes again with it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.actors import messages as m
+from rota.actors.foresight import Foresight
 from rota.actors.runtime import CooperativeActor
 from rota.domain import admission as decide
 from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel
+from rota.domain.batch import Batch, decide_finish
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import (
     check_cycles,
@@ -25,8 +28,9 @@ from rota.domain.dependencies import (
     decide_doom,
     resolve,
 )
+from rota.domain.intake import take_in, take_in_batch
 from rota.domain.refusals import WINDOW_US, Refusals
-from rota.domain.task import CANCELLED, TERMINAL, WAITING
+from rota.domain.task import CANCELLED, TERMINAL, WAITING, Task
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
 from rota.projections.control import limits_to
@@ -34,16 +38,17 @@ from rota.projections.control import limits_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.actors.archive import Archive, Foreseen
+    from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
+    from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.domain.commands import SubmitBatch, SubmitTask
     from rota.domain.dependencies import Find, Prospects
-    from rota.domain.task import Task
+    from rota.domain.intake import Request
 
 
-UUID_DIALECTS = frozenset({"browseros"})
-"""The dialects whose documents say that ids are UUIDs."""
+FORESEEN = (m.SubmitTasks, m.SubmitTogether, m.CancelBatch)
+"""What may depend on what has left memory."""
 
 
 class AdmissionActor(CooperativeActor):
@@ -54,36 +59,35 @@ class AdmissionActor(CooperativeActor):
         runtime: Runtime,
         journal: Journal,
         *,
-        new_id: Callable[[], str],
-        new_uuid: Callable[[], str],
+        ids: NewIds,
         archive: Archive,
+        resend: Callable[[Any], None],
         call_at: Callable[[int, Callable[[], None]], Any],
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take ids from `new_id` and `new_uuid`; find what has left memory in `archive`.
+        """Admit under `ids`.
 
-        It is woken by `call_at`; `look` looks whether the clock was set: a deadline is judged by
-        the time that it tells now.
+        What has left memory is found in `archive`, and `resend` brings a message here again that
+        waited for it. It is woken by `call_at`; `look` looks whether the clock was set: a deadline
+        is judged by the time that it tells now.
         """
         super().__init__(runtime)
         self._journal = journal
-        self._new_id = new_id
-        self._new_uuid = new_uuid
+        self._ids = ids
         self._archive = archive
+        self._foresight = Foresight(journal, archive, resend)
         self._call_at = call_at
         self._refusals = journal.state.stats.uncounted = Refusals()
         self._look = look
 
     def on_receive(self, message: Any) -> None:
-        """Decide."""
         kind = type(message)
+        if kind in FORESEEN and self._foresight.lacks(message):
+            return
         if kind is m.SubmitTasks:
-            find = self._finder(message.foreseen)
-            answers = [self._submit(command, find) for command in message.commands]
-            self._journal.answer(message.reply, answers)
+            self._answer(message.reply, lambda: self._submit_each(message))
         elif kind is m.SubmitTogether:
-            find = self._finder(message.foreseen)
-            self._answer(message.reply, lambda: self._submit_together(message.command, find))
+            self._answer(message.reply, lambda: self._submit_together(message))
         elif kind is m.FinishBatch:
             self._finish(message.batch)
         elif kind is m.CancelBatch:
@@ -101,37 +105,44 @@ class AdmissionActor(CooperativeActor):
         else:
             self._journal.answer(reply, value)
 
-    def _finder(self, foreseen: Foreseen | None) -> Find:
-        """Give who finds tasks: with what was looked up before, if there was much to look up."""
-        return self._archive.task if foreseen is None else self._archive.seer(foreseen)
-
     # -- one task
 
-    def _submit(self, command: SubmitTask, find: Find) -> m.Admitted | m.Refused | RequestError:
+    def _submit_each(self, message: m.SubmitTasks) -> list[m.Admitted | m.Refused | RequestError]:
+        """Admit tasks, each on its own. Raises InvalidRequest if one cannot be meant so."""
+        now = self._now_for(message.requests)
+        rules = self._journal.state.control.rules
+        commands = [take_in(request, rules, now) for request in message.requests]
+        return [self._submit(command, message.fetched) for command in commands]
+
+    def _now_for(self, requests: tuple[Request, ...]) -> int:
+        """Tell the time: by the clock as it is now, if a moment is to be judged by it."""
+        if any(request.names_a_moment for request in requests):
+            self._look()
+        return self._journal.now()
+
+    def _submit(
+        self, command: SubmitTask, fetched: Fetched | None
+    ) -> m.Admitted | m.Refused | RequestError:
         self._journal.check_open()
+        find = self._archive.finder(fetched)
         try:
-            known = self._known(command)
+            known = self._known(command, find)
             if known is not None:
                 return known
-            self._check_ahead(command)
+            if command.deadline is not None:
+                decide.check_ahead(command.deadline, self._journal.now())
             if not (command.wanted_id or command.depends):
-                return self._admit(command, self._draw_id(command.dialect), None, None)
-            task_id = self._id_for(command)
+                return self._admit(command, self._ids.draw(command.dialect), None, None)
+            task_id = self._ids.of_task(command, fetched)
             check_no_batch(command.depends, self._journal.state.batches.by_id)
             depends = resolve(command.depends)
             parents = depends.values()
-            waits_of = self._journal.state.dependencies.waits_for((task_id,), parents)
+            waits_of = self._journal.state.graph.waits_for((task_id,), parents)
             check_cycles({task_id: parents}, waits_of)
             prospects = decide_dependencies(depends, command.on_missing, find)
             return self._admit(command, task_id, depends or None, prospects)
         except RequestError as error:
             return error
-
-    def _check_ahead(self, command: SubmitTask) -> None:
-        """Refuse a deadline that has passed by the clock as it is now. Raises InvalidRequest."""
-        if command.deadline is not None:
-            self._look()
-            decide.check_ahead(command.deadline, self._journal.now())
 
     def _admit(
         self,
@@ -152,9 +163,9 @@ class AdmissionActor(CooperativeActor):
         )
         if type(event) is e.TaskRejected:
             if command.wanted_id is not None:
-                fresh = self._draw_id(command.dialect)
+                fresh = self._ids.draw(command.dialect)
                 event = event._replace(task=fresh)  # the wanted one stays free
-            counted = not self._refusals.has_room(now)
+            counted = not self._refusals.take_room(now)
             if counted:
                 self._refusals.count_task(command.agent)
                 self._count_later(now)
@@ -169,14 +180,17 @@ class AdmissionActor(CooperativeActor):
             events.append(decide_cancel(replaced, f"replaced by {task_id}", "replaced"))
             left = state.backlog.total - (replaced.state in WAITING)
             event = event._replace(position=left + 1)
-        events += [event, *decide_doom(event, prospects, replaced)]
+        events.append(event)
+        if prospects is not None:
+            events += decide_doom(event, prospects, replaced)
         self._journal.record(*events, by=command.by, at=now)
-        return m.Admitted(task_id, event.position, now, self._state_of(task_id))
+        return self._admitted(event, now)
 
-    def _state_of(self, task_id: str) -> str:
-        """Give the state of a task that was just taken; a doomed one may have left memory."""
-        task = self._journal.state.tasks.get(task_id)
-        return task.state.value if task is not None else CANCELLED.value
+    def _admitted(self, event: e.TaskSubmitted, at: int) -> m.Admitted:
+        """Tell of a task that was just taken; a doomed one may have left memory."""
+        task = self._journal.state.tasks.get(event.task)
+        state = task.state.value if task is not None else CANCELLED.value
+        return m.Admitted(event.task, event.position, at, state, "", event.executor)
 
     def _fullness(self) -> dict[str, int]:
         """Tell who was refused how much waits, and how much may."""
@@ -188,34 +202,36 @@ class AdmissionActor(CooperativeActor):
             "maxPerAgent": limits.queued_per_agent,
         }
 
-    def _known(self, command: SubmitTask) -> m.Admitted | None:
+    def _known(self, command: SubmitTask, find: Find) -> m.Admitted | None:
         """Give the task that a key stands for already. Raises a RequestError."""
-        if command.idempotency is None and command.dedup is None:
+        key = command.plan.idempotency
+        if key is None and command.dedup is None:
             return None
         held_keys, now = self._journal.state.keys, self._journal.now()
-        if command.idempotency is not None:
-            held = held_keys.find(keys.idempotency(command.by, command.idempotency), now)
+        if key is not None:
+            held = held_keys.find(keys.idempotency(command.by, key), now)
             if held is not None:
-                decide.check_same(command.idempotency, command.digest, held.digest)
-                return self._stands_for(held.subject, "idempotent")
+                decide.check_same(key, command.plan.digest, held.digest)
+                return self._stands_for(held.subject, "idempotent", find)
         dedup = command.dedup
         if dedup is not None and dedup.mode != "replace":
             held = held_keys.find(keys.dedup(command.by, dedup.key), now)
             if held is not None:
                 if dedup.mode == "reject":
                     raise decide.duplicate(dedup.key, held.subject)
-                return self._stands_for(held.subject, "deduplicated")
+                return self._stands_for(held.subject, "deduplicated", find)
         decide.check_keys(len(held_keys.held))
         return None
 
-    def _stands_for(self, task_id: str, known: str) -> m.Admitted:
-        task = self._archive.task(task_id)
+    @staticmethod
+    def _stands_for(task_id: str, known: str, find: Find) -> m.Admitted:
+        task = find(task_id)
         if task is None:
             raise Unprocessable("this idempotency key was used for a batch")
-        return m.Admitted(task.id, task.position, task.created_at, task.state.value, known)
+        state = task.state.value
+        return m.Admitted(task.id, task.position, task.created_at, state, known, task.executor)
 
     def _replaced(self, command: SubmitTask) -> Task | None:
-        """Give the active task that a new one replaces."""
         if command.dedup is None or command.dedup.mode != "replace":
             return None
         name = keys.dedup(command.by, command.dedup.key)
@@ -223,44 +239,36 @@ class AdmissionActor(CooperativeActor):
         old = self._journal.state.tasks.get(held.subject) if held is not None else None
         return None if old is None or old.state in TERMINAL else old
 
-    def _id_for(self, command: SubmitTask) -> str:
-        """Give the id that was asked for, or a new one. Raises Conflict."""
-        wanted = command.wanted_id
-        if wanted is None:
-            return self._draw_id(command.dialect)
-        if self._archive.knows(wanted):
-            details = {"taskId": wanted}
-            raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
-        return wanted
-
     # -- batches
 
-    def _submit_together(self, batch: SubmitBatch, find: Find) -> m.BatchAdmitted:
+    def _submit_together(self, message: m.SubmitTogether) -> m.BatchAdmitted:
         """Admit a batch whole. Raises a RequestError."""
         self._journal.check_open()
-        known = self._known_batch(batch)
+        now, fetched = self._now_for(message.batch.tasks), message.fetched
+        state = self._journal.state
+        batch = take_in_batch(message.batch, state.control.rules, now)
+        known = self._known_batch(batch, fetched)
         if known is not None:
             return known
-        state = self._journal.state
         for command in batch.tasks:
-            self._check_ahead(command)
+            decide.check_ahead(command.deadline, now)
             check_no_batch(command.depends, state.batches.by_id)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
-        batch_id = self._new_batch_id(batch.dialect)
+        batch_id = self._ids.of_batch(batch.dialect)
         full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:
             raise self._refused_batch(batch, batch_id, full)
         ids: dict[str, None] = {}
         for command in batch.tasks:
-            ids[self._fresh_id(command, ids)] = None
+            ids[self._ids.of_task(command, fetched, ids)] = None
         tasks, prospects = decide.decide_batch(
             batch,
             batch_id,
             list(ids),
             waiting=state.backlog.total,
-            find=find,
-            graph=state.dependencies,
+            find=self._archive.finder(fetched),
+            graph=state.graph,
             at=self._journal.now(),
         )
         submitted = decide.submitted_batch(batch, batch_id, list(ids))
@@ -270,14 +278,13 @@ class AdmissionActor(CooperativeActor):
             for doom in decide_doom(task, each)
         ]
         at = self._journal.record(submitted, *tasks, *doomed, by=batch.by).at
-        answers = [m.Admitted(t.task, t.position, at, self._state_of(t.task)) for t in tasks]
-        return m.BatchAdmitted(batch_id, tuple(answers), at)
+        return m.BatchAdmitted(batch_id, tuple(self._admitted(t, at) for t in tasks), at)
 
     def _refused_batch(self, batch: SubmitBatch, batch_id: str, full: str) -> QueueFull:
         """Record that a batch found no room, or count it; the error names only what is recorded."""
         size, now = len(batch.tasks), self._journal.now()
         details: dict[str, Any] = {"size": size, **self._fullness()}
-        if self._refusals.has_room(now):
+        if self._refusals.take_room(now):
             event = e.BatchRejected(batch_id, size, "queue_full", full)
             self._journal.record(event, by=batch.by)
             details["batchId"] = batch_id
@@ -286,29 +293,7 @@ class AdmissionActor(CooperativeActor):
             self._count_later(now)
         return QueueFull(full, details=details)
 
-    def _new_batch_id(self, dialect: str) -> str:
-        """Draw an id that no batch has: that no task has it says nothing about batches."""
-        while True:
-            batch_id = self._draw_id(dialect)
-            if dialect not in UUID_DIALECTS:
-                batch_id = "bat_" + batch_id.removeprefix("tsk_")
-            if not self._archive.knows(batch_id):
-                return batch_id
-
-    def _fresh_id(self, command: SubmitTask, taken: dict[str, None]) -> str:
-        task_id = self._id_for(command)
-        while task_id in taken:
-            if command.wanted_id is not None:
-                msg = f"two tasks of this batch want the id '{task_id}'"
-                raise Conflict(msg, code="id_taken", details={"taskId": task_id})
-            task_id = self._draw_id(command.dialect)
-        return task_id
-
-    def _draw_id(self, dialect: str) -> str:
-        """Draw an id of the form that a dialect's document gives."""
-        return self._new_uuid() if dialect in UUID_DIALECTS else self._new_id()
-
-    def _known_batch(self, batch: SubmitBatch) -> m.BatchAdmitted | None:
+    def _known_batch(self, batch: SubmitBatch, fetched: Fetched | None) -> m.BatchAdmitted | None:
         """Give the batch that a key stands for already. Raises Unprocessable."""
         if batch.idempotency is None:
             return None
@@ -318,26 +303,24 @@ class AdmissionActor(CooperativeActor):
             decide.check_keys(len(self._journal.state.keys.held))
             return None
         decide.check_same(batch.idempotency, batch.digest, held.digest)
-        found = self._archive.batch(held.subject)
-        if found is None:
+        found = self._archive.either(held.subject, fetched)
+        if not isinstance(found, Batch):
             raise Unprocessable("this idempotency key was used for a single task")
-        answers = [self._stands_for(task_id, "idempotent") for task_id in found.tasks]
+        find = self._archive.finder(fetched)
+        answers = [self._stands_for(task_id, "idempotent", find) for task_id in found.tasks]
         return m.BatchAdmitted(found.id, tuple(answers), found.created_at, "idempotent")
 
     def _finish(self, batch_id: str) -> None:
         """Record that all of a batch has ended, once."""
-        batch = self._journal.state.batches.get(batch_id)
-        if batch is not None and not batch.finished_at and not batch.left:
-            fates = batch.fates
-            self._journal.record(
-                e.BatchFinished(batch_id, fates["succeeded"], fates["failed"], fates["cancelled"])
-            )
+        event = decide_finish(self._journal.state.batches.get(batch_id))
+        if event is not None:
+            self._journal.record(event)
 
     def _cancel_batch(self, message: m.CancelBatch) -> int:
         """Cancel what has not ended of a batch. Raises NotFound or Conflict."""
         state = self._journal.state
-        batch = self._archive.batch(message.batch)
-        if batch is None:
+        batch = self._archive.either(message.batch, message.fetched)
+        if not isinstance(batch, Batch):
             raise NotFound("batch not found", details={"batchId": message.batch})
         found = [task for each in batch.tasks if (task := state.tasks.get(each)) is not None]
         live = [task for task in found if task.state not in TERMINAL]
@@ -377,7 +360,9 @@ class AdmissionActor(CooperativeActor):
         before = limits_to(self._journal.state.control.limits)
         after = limits_to(message.limits)
         changed = sorted(SETTINGS[name] for name in after if after[name] != before[name])
-        if changed:
-            event = e.ConfigChanged(after, changed, message.source)
+        control = self._journal.state.control
+        rules = control.news_of(message.rules) if message.rules is not None else None
+        if changed or rules is not None:
+            event = e.ConfigChanged(after, changed, message.source, rules)
             self._journal.record(event, by=message.by)
         self._journal.answer(message.reply, changed)

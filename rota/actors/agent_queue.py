@@ -1,26 +1,24 @@
-"""One agent's queue: its order, its pause, what comes to its tasks while they wait.
+"""One agent's queue: its pause, and what comes to its tasks while they wait.
 
-In: news that a task waits or left, cancels, revivals, deadlines and other moments that have come,
-pause and resume. Out: `task_cancelled`, `task_expired`, `task_released`, `task_revived`,
-`agent_paused`, `agent_resumed`; it tells the dispatcher when a lane's head changes. The order
-itself is in the backlog projection, so there is nothing here to lose.
+In: cancels, revivals, deadlines and other moments that have come, pause and resume. Out:
+`task_cancelled`, `task_expired`, `task_released`, `task_revived`, `agent_paused`, `agent_resumed`.
+The order of the tasks is in the backlog projection, so there is nothing here to lose, and whoever
+only submits and runs tasks needs no queue to be started.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.messages import (
     CancelTask,
     EndWait,
     ExpireTask,
-    HeadChanged,
     PauseAgent,
     ReleaseTask,
     ResumeAgent,
     ReviveTask,
-    TaskLeft,
-    TaskWaits,
 )
 from rota.actors.runtime import CooperativeActor
 from rota.domain.admission import check_pauses, duplicate, why_full
@@ -31,7 +29,7 @@ from rota.domain.attempts import (
     decide_release,
     decide_revival,
 )
-from rota.domain.commands import PULL
+from rota.domain.batch import Batch
 from rota.domain.events import AgentPaused, AgentResumed
 from rota.domain.restoring import fields_of_batch, fields_of_task
 from rota.errors import NotFound, QueueFull, RequestError
@@ -39,9 +37,7 @@ from rota.errors import NotFound, QueueFull, RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykka import ActorRef
-
-    from rota.actors.archive import Archive
+    from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.events import Event, TaskRevived
@@ -56,30 +52,26 @@ class QueueActor(CooperativeActor):
         runtime: Runtime,
         journal: Journal,
         agent: str,
-        dispatcher: ActorRef[Any],
         archive: Archive,
+        resend: Callable[[str, Any], None],
     ) -> None:
-        """Keep the queue of `agent`; find what is to be revived in `archive`."""
+        """Keep the queue of `agent`; find what is to be revived in `archive`.
+
+        `resend` brings a message that waited for that to the queue that the agent has by then.
+        """
         super().__init__(runtime)
         self._archive = archive
+        self._resend = resend
         self._journal = journal
         self._agent = agent
-        self._dispatcher = dispatcher
 
     def on_receive(self, message: Any) -> None:
-        """Keep the order, and end what must end."""
         kind = type(message)
-        if kind is TaskWaits:
-            order = self._journal.state.backlog.orders.get(self._agent)
-            head = order.head(message.lane) if order is not None else None
-            if head is not None and head.id == message.task and head.executor != PULL:
-                self._dispatcher.tell(HeadChanged(self._agent, message.lane))
-        elif kind is TaskLeft:
-            self._dispatcher.tell(HeadChanged(self._agent, message.lane))
-        elif kind is CancelTask:
-            self._decide(message, lambda task: decide_cancel(task, message.reason))
+        if kind is CancelTask:
+            task = self._find(message.task)
+            self._decide(message, task, lambda task: decide_cancel(task, message.reason))
         elif kind is ReviveTask:
-            self._decide(message, self._revival)
+            self._revive(message)
         elif kind is PauseAgent:
             self._pause(message)
         elif kind is ResumeAgent:
@@ -100,10 +92,13 @@ class QueueActor(CooperativeActor):
         if event is not None:
             self._journal.record(event)
 
-    def _decide(self, message: CancelTask | ReviveTask, decide: Callable[[Task], Event]) -> None:
+    def _decide(
+        self,
+        message: CancelTask | ReviveTask,
+        task: Task | None,
+        decide: Callable[[Task], Event],
+    ) -> None:
         """Record what somebody asked for, or refuse it."""
-        is_revival = type(message) is ReviveTask
-        task = (self._archive.whole_task if is_revival else self._find)(message.task)
         try:
             if task is None:
                 raise NotFound("task not found", details={"taskId": message.task})
@@ -114,7 +109,20 @@ class QueueActor(CooperativeActor):
         self._journal.record(event, by=message.by)
         self._journal.answer(message.reply, task.id)
 
-    def _revival(self, task: Task) -> Event:
+    def _revive(self, message: ReviveTask) -> None:
+        """Give a task a new life, once what has left memory of it has been read."""
+        archive, fetched = self._archive, message.fetched
+        lacking = archive.lacking((message.task,), fetched)
+        task = None if lacking else archive.finder(fetched)(message.task)
+        if task is not None and (batch := _batch_of(task)) is not None:
+            lacking = archive.lacking((batch,), fetched)
+        if lacking:
+            resend = partial(self._resend, self._agent)
+            archive.fetch_for(message, lacking, resend, depth="whole")
+            return
+        self._decide(message, task, lambda task: self._revival(task, fetched))
+
+    def _revival(self, task: Task, fetched: Fetched | None) -> Event:
         state, now = self._journal.state, self._journal.now()
         event = decide_revival(task, now)
         other = state.keys.rival(task, now)
@@ -123,15 +131,14 @@ class QueueActor(CooperativeActor):
         full = why_full(state.backlog, state.control.limits, (task.agent,), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
-        return event if task.id in state.tasks.by_id else self._with_all(event, task)
+        return event if task.id in state.tasks.by_id else self._with_all(event, task, fetched)
 
-    def _with_all(self, event: TaskRevived, task: Task) -> TaskRevived:
+    def _with_all(self, event: TaskRevived, task: Task, fetched: Fetched | None) -> TaskRevived:
         """Write into a revival what has left memory: the task, and its batch if that has, too."""
-        batch_id = task.plan.batch if task.plan is not None else None
-        batch = None
+        batch_id, batch = _batch_of(task), None
         if batch_id is not None and self._journal.state.batches.get(batch_id) is None:
-            batch = self._archive.batch(batch_id)
-        fields = fields_of_batch(batch) if batch is not None else None
+            batch = self._archive.either(batch_id, fetched)
+        fields = fields_of_batch(batch) if isinstance(batch, Batch) else None
         return event._replace(restored=fields_of_task(task), restored_batch=fields)
 
     def _find(self, task_id: str) -> Task | None:
@@ -152,3 +159,7 @@ class QueueActor(CooperativeActor):
         if self._agent in self._journal.state.control.paused:
             self._journal.record(AgentResumed(self._agent), by=message.by)
         self._journal.answer(message.reply, self._agent)
+
+
+def _batch_of(task: Task) -> str | None:
+    return task.plan.batch if task.plan is not None else None

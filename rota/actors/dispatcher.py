@@ -42,7 +42,6 @@ class DispatcherActor(CooperativeActor):
     """Decides whose turn it is."""
 
     def __init__(self, runtime: Runtime, journal: Journal) -> None:
-        """Derive the turns from the projections."""
         super().__init__(runtime)
         self._journal = journal
         self._draining = False
@@ -60,12 +59,10 @@ class DispatcherActor(CooperativeActor):
         )
 
     def reset(self) -> None:
-        """Derive the turns again."""
         self.subject = ""
         self._turns = self._derive()
 
     def on_receive(self, message: Any) -> None:
-        """Take note, then give away what can be given."""
         kind = type(message)
         if kind is HeadChanged:
             self._turns.head_changed(message.agent, message.lane)
@@ -92,7 +89,7 @@ class DispatcherActor(CooperativeActor):
             if self._is_over(task):
                 continue
             self._journal.record(decide_assignment(task), cause=task.created_seq)
-            turns.taken(task)
+            turns.given(task)
         self.subject = ""
 
     def _is_over(self, task: Task) -> bool:
@@ -118,7 +115,7 @@ class DispatcherActor(CooperativeActor):
     def _preempt(self) -> None:
         """Let tasks that may, and must, take the places of less urgent ones."""
         state = self._journal.state
-        while self._may_dispatch() and (found := self._turns.next_urgent()) is not None:
+        while self._may_dispatch() and (found := self._turns.urgent.next()) is not None:
             task, held_by = found
             self.subject = task.id
             if self._is_over(task):
@@ -128,7 +125,7 @@ class DispatcherActor(CooperativeActor):
                 victim = state.tasks.by_id[swap[0].task]
                 self._journal.record(*swap, cause=task.created_seq)
                 self._turns.freed(task.agent, victim.lane)
-                self._turns.taken(task)
+                self._turns.given(task)
         self.subject = ""
 
     def _pause_type(self, message: PauseType) -> None:

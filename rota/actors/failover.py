@@ -1,32 +1,33 @@
 """From a log that failed to one that is written again, without holding up the loop.
 
-    running ── a commit fails ──▶ rebuilding ── the log accepts writes ──▶ running
-                                      │                                       ▲
-                                      └─ it can only be read ──▶ read-only ───┘
+    running ── it fails ──▶ rebuilding ── it accepts writes ──────────▶ running
+                                │                                          ▲
+                                └─ it can only be read ──▶ read-only ──────┘
+
+    and from each of them ── it is not what was acknowledged ──▶ given up
 
 What was recorded and not written is gone, so the state on the loop is no longer the log's: nobody
 may read it, and whoever wants to change something is refused at once. In the committer's thread
 the log is opened anew, whatever it failed of, and folded. If it accepts writes, the shard goes on
 from that state; if it does not, that state is shown, and is also what the shard goes on from later,
-unless the log has changed by then.
+unless the log has changed by then. `MOVES` is the whole machine; `_heard` makes every move.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.actors.recovery import rebuild_whole
-from rota.actors.runtime import CooperativeActor
-from rota.errors import LogCorrupt, LogError, LogUnusable, StorageUnavailable
+from rota.actors.stand_ins import let_go
+from rota.errors import LogCorrupt, LogError, LogUnusable
+from rota.eventlog.damage import RESTORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.actors.host import CommitLine, Host
-    from rota.actors.runtime import Runtime
     from rota.eventlog.port import EventLog, Head
     from rota.projections.state import State
 
@@ -34,7 +35,6 @@ logger = logging.getLogger("rota.failover")
 
 REOPEN_US = 500_000
 REOPEN_US_MAX = 5_000_000
-RESTORE = "restore the data folder from a copy; `rota verify` checks one"
 
 
 class Phase(Enum):
@@ -43,9 +43,33 @@ class Phase(Enum):
     RUNNING = "running"
     REBUILDING = "rebuilding"
     READ_ONLY = "read-only"
+    GIVEN_UP = "given up"
 
 
-class Standing(NamedTuple):
+class LogNews(Enum):
+    """What is heard of the log."""
+
+    FAILED = "a commit failed, or a fact could not be folded"
+    STILL_FAILS = "it could not be opened anew"
+    READABLE = "it can be read, and not be written"
+    WRITABLE = "it accepts writes"
+    LOST = "it is not what was acknowledged, or fails again and again"
+
+
+MOVES = {
+    (Phase.RUNNING, LogNews.FAILED): Phase.REBUILDING,
+    (Phase.REBUILDING, LogNews.STILL_FAILS): Phase.REBUILDING,
+    (Phase.REBUILDING, LogNews.READABLE): Phase.READ_ONLY,
+    (Phase.REBUILDING, LogNews.WRITABLE): Phase.RUNNING,
+    (Phase.READ_ONLY, LogNews.STILL_FAILS): Phase.READ_ONLY,
+    (Phase.READ_ONLY, LogNews.WRITABLE): Phase.RUNNING,
+    (Phase.RUNNING, LogNews.LOST): Phase.GIVEN_UP,
+    (Phase.REBUILDING, LogNews.LOST): Phase.GIVEN_UP,
+    (Phase.READ_ONLY, LogNews.LOST): Phase.GIVEN_UP,
+}
+
+
+class Rebuilt(NamedTuple):
     """A state, and the record that it is the state after."""
 
     state: State
@@ -63,11 +87,16 @@ class Failover:
         log: EventLog,
         host: Host,
         *,
-        show: Callable[[Standing], None],
-        resume: Callable[[Standing, int], None],
+        show: Callable[[Rebuilt], None],
+        resume: Callable[[Rebuilt, int], None],
         give_up: Callable[[LogError], None],
+        name: str = "",
     ) -> None:
-        """Call `show` with what can only be read, `resume` with what can be gone on from."""
+        """Call `show` with what can only be read, `resume` with what can be gone on from.
+
+        `name` says whose log it is, where there are several.
+        """
+        self._said = f"namespace {name}: " if name else ""
         self.phase = Phase.RUNNING
         self.reason = ""
         self._log = log
@@ -76,10 +105,15 @@ class Failover:
         self._resume = resume
         self._give_up = give_up
         self._acknowledged = 0
-        self._kept: Standing | None = None
+        self._kept: Rebuilt | None = None
         self._wait_us = REOPEN_US
         self._closed = False
         self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether there is a state, and it is the log's."""
+        return self.phase is Phase.RUNNING or self.phase is Phase.READ_ONLY
 
     def begin(
         self,
@@ -94,17 +128,20 @@ class Failover:
 
         `rest_us` is to pass first, where what failed is likely to fail again.
         """
-        logger.error("the log failed; nothing is taken until it accepts writes: %s", error)
-        self.phase, self.reason = Phase.REBUILDING, str(error) or repr(error)
+        text = "%sthe log failed; nothing is taken until it accepts writes: %s"
+        logger.error(text, self._said, error)
         self._line = line
         self._acknowledged = acknowledged
-        self._kept = None
-        self._wait_us = REOPEN_US
+        self._heard(LogNews.FAILED, error)
         line.run(lambda: let_go(left))
         if rest_us:
             self._host.call_at(self._host.clock.now_us() + rest_us, lambda: line.run(self._try))
         else:
             line.run(self._try)
+
+    def lose(self, error: LogError) -> None:
+        """Give up: what failed fails again and again."""
+        self._heard(LogNews.LOST, error)
 
     def when_readable(self, then: Callable[[], None]) -> None:
         """Call `then` when there is a state that may be read, at once if there is one."""
@@ -117,28 +154,67 @@ class Failover:
         """Try no more: the server ends."""
         self._closed = True
 
+    # -- on the loop -------------------------------------------------------------------------
+
+    def _heard(self, news: LogNews, what: Any = None) -> None:
+        if self.phase is Phase.GIVEN_UP:
+            return
+        self.phase = MOVES[self.phase, news]
+        if news is LogNews.FAILED:
+            self.reason = str(what) or repr(what)
+            self._kept, self._wait_us = None, REOPEN_US
+        elif news is LogNews.STILL_FAILS:
+            self._try_later()
+        elif news is LogNews.READABLE:
+            self._kept = what
+            self._show(what)
+            self._wake()
+            self._try_later()
+        elif news is LogNews.WRITABLE:
+            rebuilt, epoch = what
+            self.reason, self._kept = "", None
+            self._resume(rebuilt, epoch)
+            text = "%sthe log accepts writes again; went on at %d"
+            logger.warning(text, self._said, rebuilt.head.seq)
+            self._wake()
+        else:
+            self.reason = str(what)
+            self.close()
+            self._give_up(what)
+            self._wake()
+
+    def _try_later(self) -> None:
+        at = self._host.clock.now_us() + self._wait_us
+        self._wait_us = min(self._wait_us * 2, REOPEN_US_MAX)
+        self._host.call_at(at, lambda: self._line.run(self._try))
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
     # -- in the committer's thread -----------------------------------------------------------
 
     def _try(self) -> None:
         """Open the log anew, fold it if need be, and tell the loop what came of it."""
         if self._closed:
             return
-        outcome: tuple[Callable[..., None], Any]
+        found: tuple[LogNews, Any]
         try:
-            outcome = self._open()
+            found = self._open()
         except _ClosedError:
             return
         except LogUnusable as error:
-            logger.warning("the log still fails: %s", error)
-            outcome = (self._try_later, None)
+            logger.warning("%sthe log still fails: %s", self._said, error)
+            found = (LogNews.STILL_FAILS, None)
         except LogError as error:
-            outcome = (self._give_up, error)
+            found = (LogNews.LOST, error)
         except Exception as error:
-            logger.exception("the log could not be opened anew")
-            outcome = (self._give_up, LogUnusable(f"cannot go on: {error}"))
-        self._host.call_threadsafe(*outcome)
+            logger.exception("%sthe log could not be opened anew", self._said)
+            found = (LogNews.LOST, LogUnusable(f"cannot go on: {error}"))
+        self._host.call_threadsafe(self._heard, *found)
 
-    def _open(self) -> tuple[Callable[..., None], Any]:
+    def _open(self) -> tuple[LogNews, Any]:
         """Open for writing, or at least for reading. Raises LogError."""
         kept = self._kept
         try:
@@ -148,98 +224,26 @@ class Failover:
         except LogUnusable as error:
             if kept is not None:
                 raise
-            logger.warning("the log still fails: %s", error)
-            return self._stay, self._fold()
-        standing = kept if kept is not None and kept.head == head else self._fold()
-        return self._go_on, (standing, epoch)
+            logger.warning("%sthe log still fails: %s", self._said, error)
+            return LogNews.READABLE, self._fold()
+        rebuilt = kept if kept is not None and kept.head == head else self._fold()
+        return LogNews.WRITABLE, (rebuilt, epoch)
 
     def _check(self, head: Head) -> None:
         if head.seq < self._acknowledged:
             msg = f"the log ends at {head.seq}, but {self._acknowledged} was acknowledged"
             raise LogCorrupt(head.seq + 1, msg, hint=RESTORE)
 
-    def _fold(self) -> Standing:
+    def _fold(self) -> Rebuilt:
         state, head = rebuild_whole(self._log, progress=self._check_open, folded=self.folded)
         self._check(head)
-        return Standing(state, head)
+        return Rebuilt(state, head)
 
     def _check_open(self, seq: int) -> None:
         del seq
         if self._closed:
             raise _ClosedError
 
-    # -- on the loop -------------------------------------------------------------------------
-
-    def _stay(self, standing: Standing) -> None:
-        """Let the state be read, and keep trying to write."""
-        self.phase, self._kept = Phase.READ_ONLY, standing
-        self._show(standing)
-        self._wake()
-        self._try_later(None)
-
-    def _try_later(self, nothing: None) -> None:
-        del nothing
-        at = self._host.clock.now_us() + self._wait_us
-        self._wait_us = min(self._wait_us * 2, REOPEN_US_MAX)
-        self._host.call_at(at, lambda: self._line.run(self._try))
-
-    def _go_on(self, found: tuple[Standing, int]) -> None:
-        """Be running again."""
-        self.phase, self.reason, self._kept = Phase.RUNNING, "", None
-        self._resume(*found)
-        logger.warning("the log accepts writes again; went on at %d", found[0].head.seq)
-        self._wake()
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
-
 
 class _ClosedError(Exception):
     """The server ends while its log is being folded."""
-
-
-class Door(CooperativeActor):
-    """Stands in for every actor while nothing can be recorded: whoever asks is refused."""
-
-    def __init__(self, runtime: Runtime, failure: StorageUnavailable) -> None:
-        """Refuse with `failure`."""
-        super().__init__(runtime)
-        self._failure = failure
-        self.running: dict[str, Any] = {}
-
-    def on_receive(self, message: Any) -> None:
-        """Refuse, if anybody waits for an answer."""
-        reply = getattr(message, "reply", None)
-        if reply is not None:
-            reply.fail(self._failure)
-
-    def abort_all(self, reason: str) -> list[str]:
-        """Nothing runs."""
-        del reason
-        return []
-
-
-class Unreadable:
-    """Stands in for a state that is no longer the log's: looking at it raises."""
-
-    def __init__(self, failure: StorageUnavailable) -> None:
-        """Raise `failure`."""
-        self.__failure = failure
-
-    def __getattr__(self, name: str) -> Any:
-        """Give nothing: what was there may have been taken back."""
-        del name
-        raise StorageUnavailable(self.__failure.message, hint=self.__failure.hint)
-
-
-def let_go(state: State) -> None:
-    """Empty a state one thing at a time: letting go of it at once would hold up the loop."""
-    for projection in reversed(list(vars(state).values())):
-        for held in reversed(list(getattr(projection, "__dict__", {}).values())):
-            while held and isinstance(held, (dict, list, deque, set)):
-                if isinstance(held, dict):
-                    held.popitem()
-                else:
-                    held.pop()

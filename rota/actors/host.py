@@ -1,6 +1,7 @@
 """What a shard needs of the place it runs in.
 
-`Host` is the event loop seen from the actors: run this soon, at a moment, or from another thread.
+`Host` is the event loop seen from the actors: run this soon, at a moment, or from another thread;
+read that beside the loop.
 `CommitLine` is the way to the committer. Production has asyncio and a thread; the simulator has
 its own of both, and everything between them is the same code.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rota.actors.readers import Readers
 from rota.eventlog.committer import Committer, Resume, Run, Wake, keep
 
 if TYPE_CHECKING:
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 
     from rota.clock import Clock
     from rota.eventlog.committer import CommitFailed, Committed
-    from rota.eventlog.port import EventLog, Snapshot, Stored
+    from rota.eventlog.port import LogWriter, Snapshot, Stored
 
     Report = Callable[[Committed | CommitFailed], None]
 
 WAKE_S_MAX = 3600.0
+
+T = TypeVar("T")
 
 
 class Host(Protocol):
@@ -31,9 +35,7 @@ class Host(Protocol):
 
     clock: Clock
 
-    def call_soon(self, what: Callable[[], None]) -> Any:
-        """Run soon, on the loop."""
-        ...
+    def call_soon(self, what: Callable[[], None]) -> Any: ...
 
     def hurry(self, run: Callable[[], None]) -> Any:
         """Run now what is scheduled to run soon; a host may leave it at that."""
@@ -45,6 +47,21 @@ class Host(Protocol):
 
     def call_threadsafe(self, what: Callable[..., None], *args: Any) -> Any:
         """Run soon, on the loop; may be called from any thread."""
+        ...
+
+    def fetch(
+        self,
+        read: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[BaseException], None],
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> None:
+        """Read beside the loop; then call `done` with it on the loop, or `failed`.
+
+        The world goes on meanwhile: what was read may be old by then. With `is_wanted`, which is
+        asked in any thread, it is read to be shown: after what is needed to decide, and not at all
+        if nobody waits for it any more; then neither is called.
+        """
         ...
 
 
@@ -76,11 +93,11 @@ class AsyncioHost:
     """The running asyncio loop."""
 
     def __init__(self, clock: Clock) -> None:
-        """Bind to the running loop."""
         self.clock = clock
         self._loop = asyncio.get_running_loop()
         self.call_soon = self._loop.call_soon
         self.call_threadsafe = self._loop.call_soon_threadsafe
+        self.fetch = Readers(self.call_threadsafe).fetch
 
     def hurry(self, run: Callable[[], None]) -> None:
         """Run now: saves a turn of the loop."""
@@ -98,7 +115,7 @@ class AsyncioHost:
 class ThreadLine:
     """A committer in a thread of its own."""
 
-    def __init__(self, log: EventLog, epoch: int, report: Report) -> None:
+    def __init__(self, log: LogWriter, epoch: int, report: Report) -> None:
         """Start the thread; `report` is called in it."""
         self._outbox: deque[list[Stored]] = deque()
         self._log = log
@@ -106,7 +123,6 @@ class ThreadLine:
         self._ref = Committer.start(log, epoch, self._outbox, report)
 
     def hand_over(self, records: list[Stored]) -> None:
-        """Have the records written."""
         self._outbox.append(records)
         self._ref.tell(Wake())
 
@@ -122,15 +138,12 @@ class ThreadLine:
             self._keeper.join(60)
 
     def run(self, what: Callable[[], None]) -> None:
-        """Call a function in the thread."""
         self._ref.tell(Run(what))
 
     def resume(self, epoch: int) -> None:
-        """Go on after a failure."""
         self._outbox.clear()
         self._ref.tell(Resume(epoch))
 
     def close(self) -> None:
-        """Write what is left, and end the thread."""
         self._ref.stop(block=True, timeout=60)
         self._join_keeper()

@@ -37,7 +37,7 @@ logger = logging.getLogger("rota.journal")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for every record
 
 
-def _logged(where: str, record: Record, error: Exception) -> None:
+def _logged(where: str, record: Record[Event], error: Exception) -> None:
     logger.error("a %s of record %d failed", where, record.seq, exc_info=error)
 
 
@@ -58,13 +58,15 @@ class Journal:
         self.digest = head.digest
         self.durable_seq = head.seq
         self.failure: StorageUnavailable | None = None
-        self.on_record: dict[type[Any], Callable[[Record], None]] = {}
-        self.on_durable: dict[type[Any], Callable[[Record], None]] = {}
-        self.on_fault: Callable[[str, Record, Exception], None] = _logged
+        self.on_record: dict[type[Any], Callable[[Record[Any]], None]] = {}
+        self.on_durable: dict[type[Any], Callable[[Record[Any]], None]] = {}
+        self.on_fault: Callable[[str, Record[Event], Exception], None] = _logged
         self.on_stopped: Callable[[Exception], None] | None = None
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
         self.tail: Tail | None = None
+        self.reading_for: list[Reply] = []
+        """Who waits for an answer while the log is read for it."""
         self.shift_us = state.steps.shift  # how far the clock has been set in all
         self._clock = clock
         self._hand_over = hand_over
@@ -85,7 +87,9 @@ class Journal:
         if self.failure is not None:
             raise self.failure
 
-    def record(self, *events: Event, by: str = "", cause: int = 0, at: int | None = None) -> Record:
+    def record(
+        self, *events: Event, by: str = "", cause: int = 0, at: int | None = None
+    ) -> Record[Event]:
         """Make the events facts, in this order; give the last.
 
         All of them or none: StorageUnavailable and NotWritable are raised before the first. `at` is
@@ -93,7 +97,7 @@ class Journal:
         """
         self.check_open()
         at = self.now() if at is None else at
-        written: list[tuple[Record, bytes]] = []
+        written: list[tuple[Record[Event], bytes]] = []
         seq = self._seq
         for event in events:
             seq += 1
@@ -107,7 +111,7 @@ class Journal:
             self._spread(record)
         return written[-1][0]
 
-    def _keep(self, record: Record, body: bytes) -> None:
+    def _keep(self, record: Record[Event], body: bytes) -> None:
         """Fold a record, and have it written."""
         seq, _, event, _, _ = record
         self._fold(record)
@@ -118,7 +122,7 @@ class Journal:
         if effect is not None:
             self._effects.append((seq, effect, record))
 
-    def _spread(self, record: Record) -> None:
+    def _spread(self, record: Record[Event]) -> None:
         """Tell whoever hears of a fact at once."""
         route = self.on_record.get(type(record.event))
         if route is not None:
@@ -130,7 +134,7 @@ class Journal:
             for wake in self.watched.get(codec.subject_of(record.event) or "", ()):
                 wake()
 
-    def _fold(self, record: Record) -> None:
+    def _fold(self, record: Record[Event]) -> None:
         try:
             self.state.apply(record)
         except Exception as error:
@@ -155,7 +159,9 @@ class Journal:
         self._effects.append((self._seq, self._ok, (reply, value)))
 
     def has_promised(self, reply: Reply) -> bool:
-        """Whether an answer is under way: what was asked for is done."""
+        """Whether an answer is under way: what was asked for is done, or will be decided."""
+        if reply in self.reading_for:
+            return True
         answers = (self._ok, self._refused)
         return any(how in answers and value[0] is reply for _, how, value in self._effects)
 
@@ -201,7 +207,6 @@ class Journal:
                 logger.exception("a listener failed; the log is not touched by it")
 
     def _follow(self, seq: int) -> None:
-        """Feed the tail with what has become durable."""
         handed, tail = self._handed, self.tail
         while handed and handed[0][-1].seq <= seq:
             durable = handed.popleft()

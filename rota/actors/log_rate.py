@@ -21,7 +21,6 @@ class LogRate:
     def __init__(
         self, lines_max: int, span_s: float, clock: Callable[[], float] = monotonic_s
     ) -> None:
-        """Begin with all of a span's lines to give."""
         self._lines_max = lines_max
         self._span_s = span_s
         self._clock = clock

@@ -17,9 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.actors import messages as m
+from rota.actors import moments
 from rota.actors.runtime import Again, body_of
 from rota.domain.attempts import decide_giving_up
-from rota.domain.events import ActorFailed, BatchFinished, DeliveryAbandoned
+from rota.domain.batch import decide_finish
+from rota.domain.events import ActorFailed, DeliveryAbandoned
 from rota.domain.task import IN_FLIGHT
 from rota.errors import InternalFault, LogUnusable, RotaError, StorageUnavailable, Unfolded
 
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
+    from rota.actors.consequences import Consequences
     from rota.actors.host import Host
     from rota.actors.journal import Journal
-    from rota.actors.routes import Routes
     from rota.actors.runtime import CooperativeActor
-    from rota.domain.events import Record
+    from rota.domain.events import Event, Record
 
 logger = logging.getLogger("rota.mending")
 
@@ -50,20 +52,12 @@ STOP_REST_US = 500_000
 
 TRIED_AGAIN = (m.AttemptEnded, m.Drain)
 """Messages that say what no projection knows."""
-ABOUT_A_TASK = (
-    m.StartAttempt,
-    m.AttemptEnded,
-    m.TimeOutAttempt,
-    m.ExpireTask,
-    m.ReleaseTask,
-    m.EndWait,
-)
+ABOUT_A_TASK: tuple[type[Any], ...] = (m.StartAttempt, m.AttemptEnded, *moments.OF_TASKS)
 """Messages that a task cannot go on without."""
-CALLBACKS = (m.DeliverCallback, m.CallbackReported)
+CALLBACKS = (m.DeliverCallback, m.CallbackRead, m.CallbackReported)
 
 
 def _answer_to(error: Exception) -> RotaError:
-    """Say what whoever asked is told."""
     if isinstance(error, StorageUnavailable):
         return error
     if isinstance(error, LogUnusable):
@@ -71,7 +65,7 @@ def _answer_to(error: Exception) -> RotaError:
     return InternalFault("rota failed on this request; the failure was recorded")
 
 
-class Cast(Protocol):
+class Mended(Protocol):
     """What there is of a shard to go on with."""
 
     stopping: bool
@@ -81,9 +75,7 @@ class Cast(Protocol):
         """Give the actors that there is one of each."""
         ...
 
-    def drain(self) -> None:
-        """Start nothing new."""
-        ...
+    def drain(self) -> None: ...
 
     def unfolded(self, error: Unfolded) -> None:
         """Rebuild the state from the log: a fact could not be folded."""
@@ -96,13 +88,15 @@ class Gap:
     __slots__ = ("at", "length", "missed")
 
     def __init__(self) -> None:
-        """Start with something that never came."""
         self.at: int | None = None
         self.length = GAP_US
         self.missed = 0
 
     def wait_us(self, now: int) -> int:
-        """Say how long to wait from now on, at the longest the whole gap."""
+        """Say how long to wait from now on, at the longest the whole gap.
+
+        Moments are compared by their distance: the clock may have been set back since.
+        """
         if self.at is None or abs(now - self.at) > 2 * self.length:
             return 0
         return min(self.length, max(0, self.at + self.length - now))
@@ -122,7 +116,6 @@ class Stops:
     """
 
     def __init__(self) -> None:
-        """Start with none."""
         self.count = 0
         self._at = 0
 
@@ -140,25 +133,22 @@ class Stops:
 class Mending:
     """Deals with the faults of one set of actors."""
 
-    def __init__(self, journal: Journal, routes: Routes, cast: Cast, host: Host) -> None:
+    def __init__(
+        self, journal: Journal, consequences: Consequences, cast: Mended, host: Host
+    ) -> None:
         """Mend what `journal` tells of; take turns with the rest of the loop by `host`."""
         self._journal = journal
-        self._routes = routes
+        self._consequences = consequences
         self._cast = cast
         self._host = host
         self._timer = cast.timer
         self._gap = Gap()
-        self._said: dict[tuple[str, str], Gap] = {}
-        self._once: dict[tuple[str, ...], int] = {}
-        self._dropped: set[str] = set()
-        self._is_due = False
+        self._said: dict[tuple[str, str], Gap] = {}  # by actor and message: when to tell again
+        self._failed_at: dict[tuple[str, ...], int] = {}  # what has failed once, and when
+        self._dropped: set[str] = set()  # batches that a look must not begin with again
+        self.is_due = False  # whether a look is under way
         journal.on_fault = self.fact_failed
         journal.on_stopped = self.journal_stopped
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is still to be looked at."""
-        return self._is_due
 
     # -- faults
 
@@ -181,7 +171,7 @@ class Mending:
             self._try(lambda: self._deal_with(actor, message, subject, again=again))
         self.look_soon()
 
-    def fact_failed(self, where: str, record: Record, error: Exception) -> None:
+    def fact_failed(self, where: str, record: Record[Event], error: Exception) -> None:
         """Go on after a route or an effect that raised: whoever should hear of a fact did not."""
         self._try(lambda: self._tell_of(where, type(record.event).__name__, error))
         self.look_soon()
@@ -228,7 +218,7 @@ class Mending:
     ) -> None:
         """Try once more what must be; give up what fails twice."""
         name, kind = type(actor).__name__, type(message).__name__
-        if subject:
+        if subject:  # a message about many tasks, of which this one was at hand
             if self._is_second(name, "", subject):
                 self._give_up(subject)
         elif isinstance(message, TRIED_AGAIN) and not again:
@@ -247,12 +237,12 @@ class Mending:
     def _is_second(self, *what: str) -> bool:
         """Whether this has failed before, lately."""
         now = self._host.clock.now_us()
-        before = self._once.pop(what, None)
+        before = self._failed_at.pop(what, None)
         if before is not None and abs(now - before) < MEMORY_US:
             return True
-        if len(self._once) >= REMEMBERED_MAX:
-            del self._once[next(iter(self._once))]
-        self._once[what] = now
+        if len(self._failed_at) >= REMEMBERED_MAX:
+            del self._failed_at[next(iter(self._failed_at))]
+        self._failed_at[what] = now
         return False
 
     def _is_owed(self, message: Any) -> bool:
@@ -270,7 +260,7 @@ class Mending:
             logger.error("rota failed twice on task %s, so it ends as %s", task_id, fate)
             self._journal.record(*events)
 
-    def _abandon(self, message: m.DeliverCallback | m.CallbackReported) -> None:
+    def _abandon(self, message: m.DeliverCallback | m.CallbackRead | m.CallbackReported) -> None:
         delivery = self._journal.state.deliveries.pending.get(message.task)
         if delivery is not None and delivery.id == message.delivery:
             number = delivery.tries + 1
@@ -278,20 +268,18 @@ class Mending:
             self._journal.record(DeliveryAbandoned(*head, 0, "rota failed on it twice"))
 
     def _finish(self, batch_id: str) -> None:
-        batch = self._journal.state.batches.get(batch_id)
-        if batch is not None and not batch.finished_at and not batch.left:
-            fates = batch.fates
-            counts = (fates["succeeded"], fates["failed"], fates["cancelled"])
-            self._journal.record(BatchFinished(batch_id, *counts))
+        event = decide_finish(self._journal.state.batches.get(batch_id))
+        if event is not None:
+            self._journal.record(event)
         self._dropped.discard(batch_id)
 
     # -- the look
 
     def look_soon(self) -> None:
         """Have everybody look at the projections, soon, or as soon as is decent."""
-        if self._is_due or self._journal.failure is not None:
+        if self.is_due or self._journal.failure is not None:
             return
-        self._is_due = True
+        self.is_due = True
         now = self._host.clock.now_us()
         wait_us = self._gap.wait_us(now)
         if wait_us:
@@ -304,7 +292,7 @@ class Mending:
         return self._journal.failure is not None or self._is_gone()
 
     def _look(self) -> None:
-        self._is_due = False
+        self.is_due = False
         if self._is_over():
             return
         self._gap.pass_by(self._host.clock.now_us())
@@ -315,4 +303,4 @@ class Mending:
             self._cast.drain()
         for batch in self._journal.state.batches.unfinished():
             if batch not in self._dropped:
-                self._try(partial(self._routes.finish, batch))
+                self._try(partial(self._consequences.finish, batch))

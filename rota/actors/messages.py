@@ -1,7 +1,9 @@
 """What actors tell each other: frozen, in the imperative or as news.
 
-A message that wants an answer carries a `Reply`; nobody asks and waits. Only values go in: ids,
-numbers, commands; the receiver looks the rest up in the projections, where it is newest.
+A message that wants an answer carries a `Reply`; nobody asks and waits. What it is about is named
+by ids; the receiver looks it up in the projections, where it is newest. Only what has left memory
+travels along, as it was read from the log (`fetched`): without it, the receiver has it read and is
+told again.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from rota.actors.archive import Foreseen
-    from rota.domain.commands import Limits, Outcome, SubmitBatch, SubmitTask
+    from rota.actors.archive import Fetched
+    from rota.domain.commands import Limits, Outcome
     from rota.domain.delivery import DeliveryReport
+    from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.task import Lane
     from rota.errors import RotaError
     from rota.executors.port import Note
@@ -20,32 +23,31 @@ if TYPE_CHECKING:
 class Reply(Protocol):
     """Where an answer goes; it is given once, after the facts behind it are durable."""
 
-    def ok(self, value: Any) -> None:
-        """Answer."""
-        ...
+    def ok(self, value: Any) -> None: ...
 
-    def fail(self, error: RotaError) -> None:
-        """Answer that it was not done."""
-        ...
+    def fail(self, error: RotaError) -> None: ...
 
 
 # -- to the AdmissionActor
 
 
 class SubmitTasks(NamedTuple):
-    """Admit these tasks, each on its own; the reply is a list, an answer for each."""
+    """Admit these tasks, each on its own; the reply is a list, an answer for each.
 
-    commands: tuple[SubmitTask, ...]
+    If one of them cannot be meant so, none is admitted, and the reply is the error.
+    """
+
+    requests: tuple[Request, ...]
     reply: Reply
-    foreseen: Foreseen | None = None
+    fetched: Fetched | None = None
 
 
 class SubmitTogether(NamedTuple):
     """Admit a batch, all of it or none; the reply is a `BatchAdmitted`."""
 
-    command: SubmitBatch
+    batch: BatchRequest
     reply: Reply
-    foreseen: Foreseen | None = None
+    fetched: Fetched | None = None
 
 
 class Admitted(NamedTuple):
@@ -56,6 +58,7 @@ class Admitted(NamedTuple):
     created_at: int
     state: str = "ready"
     known: str = ""
+    executor: str = ""
 
 
 class BatchAdmitted(NamedTuple):
@@ -95,31 +98,20 @@ class CancelBatch(NamedTuple):
     reason: str
     by: str
     reply: Reply
+    fetched: Fetched | None = None
 
 
 class ChangeLimits(NamedTuple):
-    """Put other limits in force."""
+    """Put other limits in force, and other rules; without, those in force stay."""
 
     limits: Limits
     source: str
     by: str
     reply: Reply
+    rules: Rules | None = None
 
 
 # -- to a QueueActor
-
-
-class TaskWaits(NamedTuple):
-    """A task entered this lane."""
-
-    lane: Lane
-    task: str
-
-
-class TaskLeft(NamedTuple):
-    """A task left this lane without being dispatched."""
-
-    lane: Lane
 
 
 class CancelTask(NamedTuple):
@@ -156,6 +148,7 @@ class ReviveTask(NamedTuple):
     task: str
     by: str
     reply: Reply
+    fetched: Fetched | None = None
 
 
 class PauseAgent(NamedTuple):
@@ -227,10 +220,14 @@ class Drain(NamedTuple):
 
 
 class StartAttempt(NamedTuple):
-    """Execute the task's attempt; its assignment is durable."""
+    """Execute the task's attempt; its assignment is durable.
+
+    `parents` are those whose results it asks for and that have left memory, or why there are none.
+    """
 
     task: str
     token: int
+    parents: Fetched | RotaError | None = None
 
 
 class AbortAttempt(NamedTuple):
@@ -280,7 +277,7 @@ class NoteTask(NamedTuple):
     token: int | None = None
 
 
-# -- to the DependencyActor
+# -- to the DependentsActor
 
 
 class SettleDependents(NamedTuple):
@@ -297,6 +294,18 @@ class DeliverCallback(NamedTuple):
     delivery: str
 
 
+class CallbackRead(NamedTuple):
+    """What a callback tells of was read from the log, for this turn of it, or could not be.
+
+    With nothing found it is to be read again.
+    """
+
+    task: str
+    delivery: str
+    turn: object
+    found: Fetched | RotaError | None
+
+
 class CallbackReported(NamedTuple):
     """A try to deliver has ended."""
 
@@ -309,10 +318,10 @@ class CallbackReported(NamedTuple):
 
 
 class Arm(NamedTuple):
-    """Send `message` on at `at`."""
+    """Send `message`, of a kind in the table of moments, on at `at`."""
 
     at: int
-    message: ExpireTask | EndWait | ReleaseTask | TimeOutAttempt | DeliverCallback
+    message: Any
 
 
 class DeriveMoments(NamedTuple):

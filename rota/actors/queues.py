@@ -23,7 +23,6 @@ class Queues(dict[str, ActorRef[Any]]):
     """The queues that are started, by agent."""
 
     def __init__(self, start: Callable[[str], ActorRef[Any]]) -> None:
-        """Start them by `start`."""
         super().__init__()
         self._start = start
         self._many = QUEUE_ACTORS_IDLE_MAX

@@ -1,36 +1,42 @@
 """From the log to a state: the newest snapshot that fits, and the fold of what came after.
 
 Start, recovery from a failed disk, time travel and audit all come through here. A snapshot is
-used only if its digest is the log's own at that seq; otherwise an older one, or none, is.
+used only if its digest is the log's own at that seq; otherwise an older one, or none, is. Nor is it
+used if the records after it are no legal moves from what it says: then all of them are folded.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.domain.batch import Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, carry_over, evolve
-from rota.errors import LogUnusable
+from rota.errors import IllegalMove, LogUnusable
 from rota.eventlog.codec import decode, kind_at_a_glance
+from rota.eventlog.damage import damaged
 from rota.eventlog.replay import replay, replay_task, stored_of
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rota.domain.events import Record
     from rota.domain.task import Task
-    from rota.eventlog.port import EventLog, Head
+    from rota.eventlog.port import Head, LogReader
     from rota.projections.steps import Steps
+
+logger = logging.getLogger("rota.recovery")
 
 REBUILDS_MAX = 3
 BIRTHS = (TaskSubmitted, TaskRejected)
 
 
 def rebuild(
-    log: EventLog,
+    log: LogReader,
     *,
     until_seq: int | None = None,
     until_at: int | None = None,
@@ -42,16 +48,22 @@ def rebuild(
         state = State()
         if use_snapshots and until_at is None:
             state = _from_snapshot(log, until_seq) or state
-        apply = state.apply
-        for record in replay(
-            log, state.seq, until_seq=until_seq, until_at=until_at, progress=progress
-        ):
-            apply(record)
+        apply, began = state.apply, state.seq
+        try:
+            for record in replay(
+                log, began, until_seq=until_seq, until_at=until_at, progress=progress
+            ):
+                apply(record)
+        except IllegalMove as error:
+            if not began:
+                raise damaged(f"record {error.seq} does not fold: {error}", error.seq) from error
+            logger.warning("no use is made of the snapshot at %d: after it, %s", began, error)
+            return rebuild(log, until_seq=until_seq, use_snapshots=False, progress=progress)
         return state
 
 
 def rebuild_whole(
-    log: EventLog,
+    log: LogReader,
     *,
     progress: Callable[[int], None] | None = None,
     folded: Callable[[], None] | None = None,
@@ -84,7 +96,7 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
+def _from_snapshot(log: LogReader, until_seq: int | None) -> State | None:
     for snapshot in log.load_snapshots():
         if snapshot.version != SNAPSHOT_VERSION:
             continue
@@ -101,33 +113,38 @@ def _from_snapshot(log: EventLog, until_seq: int | None) -> State | None:
 
 
 def task_from_log(
-    log: EventLog, task_id: str, steps: Steps | None = None, *, is_whole: bool = False
+    log: LogReader,
+    task_id: str,
+    steps: Steps | None = None,
+    *,
+    is_whole: bool = False,
+    until_seq: int | None = None,
 ) -> Task | None:
     """Rebuild one task from its own records, for those that have left memory.
 
     Its moments are told by the clock as it is after `steps`, like those of a task in memory. What
     it said is left out but for its last report: it counts only while a task lives, and a whole one
-    may live again.
+    may live again. With `until_seq` it is as it was after that record, if it was there.
     """
     task: Task | None = None
     before = 0
     report = b""
     for item in stored_of(log, task_id):
+        if until_seq is not None and item.seq > until_seq:
+            break
         kind = kind_at_a_glance(item.body)
         if kind == b"task_logged" and not is_whole:
             continue
         if kind == b"task_progressed" and not is_whole:
             report = item.body
             continue
-        record = decode(item.body)
+        record: Record[Any] = decode(item.body)
         if task is None:
             if not isinstance(record.event, BIRTHS):
                 return None  # a batch's id
             task = born(record)
         else:
-            if steps is not None and (by_us := steps.since(before, item.seq)):
-                carry_over(task, by_us)
-            evolve(task, record)
+            move_on(task, record, steps, before)
         before = item.seq
     if task is not None and steps is not None and (by_us := steps.since(before)):
         carry_over(task, by_us)
@@ -136,7 +153,14 @@ def task_from_log(
     return task
 
 
-def batch_from_log(log: EventLog, batch_id: str, steps: Steps | None = None) -> Batch | None:
+def move_on(task: Task, record: Record[Any], steps: Steps | None, before: int) -> None:
+    """Fold the next record of a task, whose moments were told by the clock of record `before`."""
+    if steps is not None and (by_us := steps.since(before, record.seq)):
+        carry_over(task, by_us)
+    evolve(task, record)
+
+
+def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) -> Batch | None:
     """Rebuild a finished batch from its own records, for those that have left memory."""
     batch: Batch | None = None
     before = 0

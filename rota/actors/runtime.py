@@ -40,26 +40,21 @@ class Inbox:
     Plain messages lie in it as they are; only what wants a Pykka reply (a stop) is enveloped.
     """
 
-    __slots__ = ("actor", "queue", "runtime")
+    __slots__ = ("actor", "queue")
 
     def __init__(self) -> None:
-        """Start empty and unbound."""
         self.queue: deque[Any] = deque()
         self.actor: CooperativeActor | None = None
-        self.runtime: Runtime | None = None
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Append a message and wake the actor."""
         self.queue.append(envelope)
-        if self.runtime is not None:
-            self.runtime.wake(self.actor)  # type: ignore[arg-type]
+        if self.actor is not None:
+            self.actor.runtime.wake(self.actor)
 
     def get(self) -> Any:
-        """Take the oldest message."""
         return self.queue.popleft()
 
     def empty(self) -> bool:
-        """Whether nothing waits."""
         return not self.queue
 
 
@@ -74,7 +69,7 @@ class Ref(pykka.ActorRef["CooperativeActor"]):
         inbox.queue.append(message)
         actor = inbox.actor
         if actor is not None and not actor.awake:
-            inbox.runtime.wake(actor)  # type: ignore[union-attr]
+            actor.runtime.wake(actor)
 
 
 class Runtime:
@@ -183,12 +178,11 @@ class CooperativeActor(pykka.Actor):
     """The task that a handler is about to decide on, where its message does not say."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Belong to a runtime."""
         super().__init__()
         self._actor_ref = Ref(self)
         self.awake = False
         self.stopped = False
-        self._runtime = runtime
+        self.runtime = runtime
 
     @staticmethod
     def _create_actor_inbox() -> Inbox:
@@ -200,10 +194,9 @@ class CooperativeActor(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         self.actor_inbox.actor = self
-        self.actor_inbox.runtime = self._runtime
         self.on_start()
         if self.actor_inbox.queue:
-            self._runtime.wake(self)
+            self.runtime.wake(self)
 
     def reset(self) -> None:
         """Forget what was held in the actor and derive it again from the projections.
@@ -212,7 +205,6 @@ class CooperativeActor(pykka.Actor):
         """
 
     def end(self) -> None:
-        """Stop now."""
         if not self.stopped:
             self.stopped = True
             self._stop()
@@ -220,7 +212,8 @@ class CooperativeActor(pykka.Actor):
 
 def body_of(ref: pykka.ActorRef[Any]) -> Any:
     """Give the actor behind a ref; for the composition root, which owns its actors."""
-    return ref.actor_inbox.actor  # type: ignore[attr-defined]
+    inbox: Any = ref.actor_inbox
+    return inbox.actor
 
 
 def retire(refs: list[pykka.ActorRef[Any]]) -> None:
@@ -238,4 +231,5 @@ def retire_for_good(refs: list[pykka.ActorRef[Any]]) -> None:
     """Stop actors that nobody asks for again, and free them now instead of at a collection."""
     retire(refs)
     for ref in refs:
-        ref.actor_inbox.actor = None  # type: ignore[attr-defined]
+        inbox: Any = ref.actor_inbox
+        inbox.actor = None

@@ -1,8 +1,9 @@
 """The composition root of a shard: one log, one journal, one set of actors.
 
-Builds them, starts them in order, stops them in order, and rebuilds them from the log after a
-failure. Start and recovery are one path: fold the log, record the start, put back what was in
-flight, arm the timers, dispatch. Nothing here is process-wide; a process may hold several shards.
+Puts the parts together, starts them in order, stops them in order, and has them go on from the log
+after a failure. Start and recovery are one path: fold the log, record the start, put back what was
+in flight, arm the timers, dispatch. Nothing here is process-wide; a process may hold several
+shards. The parts can be read alone: the actors (`cast`), failover, snapshots, ids and pacing.
 """
 
 from __future__ import annotations
@@ -11,31 +12,29 @@ import logging
 from random import random
 from typing import TYPE_CHECKING, Any, cast
 
-from rota import __version__, ids
+from rota import __version__
 from rota.actors import messages as m
-from rota.actors.admission import AdmissionActor
-from rota.actors.agent_queue import QueueActor
 from rota.actors.archive import Archive
-from rota.actors.dependencies import DependencyActor
-from rota.actors.dispatcher import DispatcherActor
-from rota.actors.failover import Door, Failover, Unreadable
+from rota.actors.cast import Cast, Outside
+from rota.actors.consequences import Consequences
+from rota.actors.failover import Failover
 from rota.actors.journal import Journal
 from rota.actors.mending import Mending, Stops
-from rota.actors.queues import Queues
+from rota.actors.moments import Moments
+from rota.actors.new_ids import NewIds
+from rota.actors.pacing import Pacing
 from rota.actors.recovery import rebuild_whole
 from rota.actors.retention import Retention
-from rota.actors.routes import Routes
-from rota.actors.runtime import Runtime, body_of, retire
+from rota.actors.runtime import Runtime
 from rota.actors.snapshots import Snapshots
+from rota.actors.stand_ins import Unreadable
 from rota.actors.tail import Tail
 from rota.actors.timekeeper import Timekeeper
-from rota.actors.timer import TimerActor
-from rota.actors.webhook import WebhookActor
-from rota.actors.worker_pool import WorkerPool
 from rota.domain.attempts import decide_interruption
 from rota.domain.events import SchedulerPaused, ServerStarted, ServerStopped
+from rota.domain.intake import Rules
 from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
-from rota.errors import LogError, StorageUnavailable, Unfolded
+from rota.errors import LogError, ShuttingDown, StorageUnavailable, Unfolded
 from rota.eventlog.committer import CommitFailed, Committed
 from rota.eventlog.crash_points import reach
 from rota.projections.control import limits_to
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
-    from rota.actors.failover import Standing
+    from rota.actors.failover import Rebuilt
     from rota.actors.host import CommitLine, Host, Report
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
@@ -55,22 +54,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.system")
 
-HURRY_RECORDS = 4
-"""A last group of so few records means that requests come one by one."""
-IDS_APART_US = 10_000_000
-"""Ids begin with their time, and are drawn at most this far ahead of it."""
-SINGLES = ("timer", "dependencies", "pool", "webhook", "admission", "dispatcher")
-
 
 class Shard:
     """A scheduler over one log."""
 
-    dispatcher: ActorRef[Any]
-    dependencies: ActorRef[Any]
-    admission: ActorRef[Any]
-    pool: ActorRef[Any]
-    webhook: ActorRef[Any]
-    timer: ActorRef[Any]
+    admission = property(lambda self: self.cast.admission)
+    dependents = property(lambda self: self.cast.dependents)
+    dispatcher = property(lambda self: self.cast.dispatcher)
+    pool = property(lambda self: self.cast.pool)
+    timer = property(lambda self: self.cast.timer)
+    webhook = property(lambda self: self.cast.webhook)
 
     def __init__(
         self,
@@ -78,6 +71,7 @@ class Shard:
         host: Host,
         *,
         limits: Limits,
+        rules: Rules | None = None,
         line: Callable[[EventLog, int, Report], CommitLine],
         runner: AttemptRunner,
         courier: Courier,
@@ -89,35 +83,45 @@ class Shard:
         draw: Callable[[], float] = random,
         start_paused: bool = False,
         on_fatal: Callable[[LogError], None] | None = None,
+        name: str = "",
     ) -> None:
         """Put the parts together; `start` sets them going."""
         self.log = log
         self.limits = limits
+        self.rules = rules or Rules()
         self.failover = Failover(
-            log, host, show=self._show, resume=self._resume, give_up=self._fatal
+            log, host, show=self._show, resume=self._resume, give_up=self._lost, name=name
         )
         self.stopping = False
-        self._host = host
+        self._said = f"namespace {name}: " if name else ""
         self.timekeeper = Timekeeper(host.clock)
-        self._make_line = line
-        self._runner = runner
-        self._courier = courier
-        self._tries_max = tries_max
-        self._deliveries = (deliveries_per_host, deliveries_max)
-        self._new_id = new_id or self._draw_id
-        self._new_uuid = new_id or (lambda: ids.uuid(self.journal.now()))
-        self._draw = draw
-        self._start_paused = start_paused
-        self._on_fatal = on_fatal
-        self._queues = Queues(self._start_queue)
-        self._snapshots = Snapshots(host, snapshot_every)
-        self._group_records = 0
-        self._ids_clear_at = 0
-        self._stops = Stops()
-        self._waiting_for_end: Callable[[], None] | None = None
+        self.ids = NewIds(new_id)
+        self.cast = Cast(
+            Outside(
+                host,
+                runner,
+                courier,
+                tries_max=tries_max,
+                deliveries_max=deliveries_max,
+                deliveries_per_host=deliveries_per_host,
+                ids=self.ids,
+                draw=draw,
+                look=self.timekeeper.look,
+            ),
+            self.unfolded,
+        )
         self.listeners: list[Callable[[int], None]] = []
         self.watched: dict[str, list[Callable[[], None]]] = {}
-        self.tail = Tail(log)
+        self.tail = Tail()
+        self.fetch = host.fetch
+        self._host = host
+        self._make_line = line
+        self._start_paused = start_paused
+        self._on_fatal = on_fatal
+        self._snapshots = Snapshots(host, snapshot_every)
+        self._pacing = Pacing(host)
+        self._stops = Stops()
+        self._waiting_for_end: Callable[[], None] | None = None
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -141,48 +145,19 @@ class Shard:
         )
         self.journal.listeners, self.journal.watched = self.listeners, self.watched
         self.tail.join(self.journal)
-        self.archive = Archive(self.journal, self.log)
+        self.archive = Archive(self.journal, self.log, self._host)
+        self.ids.join(self.journal, self.archive)
 
     def _wire(self, state: State, head: Head) -> None:
-        """Make the journal and the actors over a state."""
         self.runtime = Runtime(self._host.call_soon, self._actor_failed)
         self._keep_books(state, head)
         self.runtime.idle.append(self.journal.flush)
-        self._queues = Queues(self._start_queue)
         self._retention = Retention(self.journal, self.archive, self._host.call_at, self._line.run)
-        self._routes = routes = Routes(state, self)
-        runtime, journal = self.runtime, self.journal
-        host, look = self._host, self.timekeeper.look
-        self.timer = TimerActor.start(
-            runtime, host.clock, host.call_at, routes.due, routes.is_live, routes.moments, look
-        )
-        self.dispatcher = DispatcherActor.start(runtime, journal)
-        self.dependencies = DependencyActor.start(runtime, journal, self._host.call_soon)
-        self.pool = WorkerPool.start(
-            runtime, journal, self._runner, find_task=self.archive.task, draw=self._draw
-        )
-        self.webhook = WebhookActor.start(
-            runtime,
-            journal,
-            self._courier,
-            tries_max=self._tries_max,
-            per_host_max=self._deliveries[0],
-            parallel_max=self._deliveries[1],
-            find=self.archive.either,
-        )
-        self.admission = AdmissionActor.start(
-            runtime,
-            journal,
-            new_id=self._new_id,
-            new_uuid=self._new_uuid,
-            archive=self.archive,
-            call_at=self._host.call_at,
-            look=look,
-        )
-        routes.install(journal)
-        self.mending = Mending(journal, routes, self, self._host)
-        if self.stopping:
-            self.drain()
+        moments = Moments(self.journal, self.cast)
+        self.cast.start(self.runtime, self.journal, self.archive, moments)
+        self._consequences = Consequences(state, self.cast, moments)
+        self._consequences.install(self.journal)
+        self.mending = Mending(self.journal, self._consequences, self.cast, self._host)
 
     def _actor_failed(self, *fault: Any) -> None:
         self.mending.handler_failed(*fault)
@@ -192,11 +167,12 @@ class Shard:
         reach("recovery.folded")
         tasks = list(self.state.tasks)
         settings = limits_to(self.limits)
-        self._ids_clear_at = self.state.at + IDS_APART_US
+        self.ids.begin()
         self.timekeeper.begin(self.journal)
         self._snapshots.seq = max(self._snapshots.seq, self.state.snapshot_seq)
+        rules = self.state.control.news_of(self.rules)
         started = self.journal.record(
-            ServerStarted(__version__, settings, self.state.seq, resumed or None)
+            ServerStarted(__version__, settings, self.state.seq, resumed or None, rules)
         )
         reason = LOG_FAILED if resumed else "server restarted"
         for task in tasks:
@@ -206,39 +182,35 @@ class Shard:
             self.journal.record(SchedulerPaused("started paused"))
         self.timer.tell(m.DeriveMoments())
         for batch_id in self.state.batches.unfinished():
-            self._routes.finish(batch_id)
-        self.dependencies.tell(m.SettleDependents())
+            self._consequences.finish(batch_id)
+        self.dependents.tell(m.SettleDependents())
         self.dispatcher.tell(m.LookAgain())
 
     # -- what the outside asks ---------------------------------------------------------------
 
     def queue(self, agent: str) -> ActorRef[Any]:
-        """Give the agent's queue, started if need be."""
-        return self.admission if self.degraded else self._queues.of(agent)
+        return self.cast.queue(agent)
 
-    def _start_queue(self, agent: str) -> ActorRef[Any]:
-        return QueueActor.start(self.runtime, self.journal, agent, self.dispatcher, self.archive)
+    def check_open(self) -> None:
+        """Refuse work while none is taken. Raises ShuttingDown or StorageUnavailable."""
+        if self.stopping:
+            raise ShuttingDown("the server is stopping and takes no new work")
+        failure = self.journal.failure
+        if failure is not None:
+            raise StorageUnavailable(failure.message, hint=failure.hint)
+
+    @property
+    def rules_in_force(self) -> Rules:
+        return self.state.control.rules
+
+    def configure(self, limits: Limits, rules: Rules) -> None:
+        """Have the next start over the log begin with these; they are in force already."""
+        self.limits, self.rules = limits, rules
 
     def hurry(self) -> None:
         """Handle and hand over what waits now, if requests come so rarely that no group forms."""
-        if self.degraded:
-            return
-        if self._group_records <= HURRY_RECORDS and self.journal.durable_seq >= self.state.seq:
-            self._host.hurry(self.runtime.run)
-
-    def _draw_id(self) -> str:
-        now = self.journal.now()
-        task_id, is_ahead = ids.task_id(now, self._is_taken)
-        if is_ahead:  # when its time comes, whoever has it may have left memory
-            self._ids_clear_at = now + IDS_APART_US
-        return task_id
-
-    def _is_taken(self, task_id: str) -> bool:
-        """Look in memory; and in the log, while an id's time may have been drawn from before."""
-        if task_id in self.state.tasks.by_id:
-            return True
-        clear_at = max(self._ids_clear_at, self.state.steps.latest + IDS_APART_US)
-        return self.state.at < clear_at and self.archive.knows(task_id)
+        if not self.degraded:
+            self._pacing.hurry(self.runtime, self.journal)
 
     # -- the log's news ----------------------------------------------------------------------
 
@@ -247,7 +219,6 @@ class Shard:
         self._host.call_threadsafe(self.on_report, report)
 
     def on_report(self, report: Committed | CommitFailed) -> None:
-        """Run effects, or fail over to read-only."""
         if isinstance(report, CommitFailed):
             self._degrade(report.error)
             return
@@ -255,9 +226,8 @@ class Shard:
             return
         self.journal.committed(report.seq)
         self._retention.committed()
-        self._queues.retire_idle()
-        self._group_records = report.records
-        self._host.hurry(self.runtime.work)  # attempts start first; what they record goes next
+        self.cast.queues.retire_idle()
+        self._pacing.committed(report.records, self.runtime)
         self._snapshots.look(self.journal, self._line)
         if self._waiting_for_end is not None and self.journal.durable_seq >= self.state.seq:
             self._waiting_for_end()
@@ -267,14 +237,9 @@ class Shard:
         if self.degraded:
             return
         self.journal.fail(error)
-        failure, left = self._failure(), self.state
+        left = self.state
         self._drop_actors("the log failed")
-        self.dispatcher = self.dependencies = self.admission = door = Door.start(
-            self.runtime, failure
-        )
-        self.pool = self.webhook = self.timer = door
-        self._queues = Queues(self._start_queue)
-        self.state = self.archive = cast("Any", Unreadable(failure))
+        self._close(self._failure())
         self.failover.begin(
             self._line,
             error,
@@ -289,69 +254,65 @@ class Shard:
     def unfolded(self, error: Unfolded) -> None:
         """Fail over because a fact could not be folded; it was not written."""
         if self._stops.add(self._host.clock.now_us()):
-            self.failover.reason = str(error)
-            self._fatal(error)
-        elif not self.degraded:
+            self.journal.fail(error)
+            self._drop_actors("the log failed")
+            self.failover.lose(error)
+        else:
             self._degrade(error)
 
     def _failure(self) -> StorageUnavailable:
         return self.journal.failure or StorageUnavailable("the log failed")
 
-    def _show(self, standing: Standing) -> None:
+    def _close(self, failure: StorageUnavailable) -> None:
+        """Refuse whoever wants to change or to see something."""
+        self.cast.shut(failure)
+        self.state = self.archive = cast("Any", Unreadable(failure))
+
+    def _drop_actors(self, reason: str) -> None:
+        self._retention.stop()
+        self._snapshots.drop()
+        self.cast.abort_all(reason)
+        self.cast.retire(reason)
+
+    # -- what failover asks for ----------------------------------------------------------------
+
+    def _show(self, rebuilt: Rebuilt) -> None:
         """Let what is in the log be read, while nothing can be recorded."""
         failure = self._failure()
-        self._keep_books(*standing)
+        self._keep_books(*rebuilt)
+        self.timekeeper.follow(self.journal)  # the record of a step may be among what was lost
         self.journal.fail(failure)
 
-    def _resume(self, standing: Standing, epoch: int) -> None:
+    def _resume(self, rebuilt: Rebuilt, epoch: int) -> None:
         """Go on writing: the log accepts again."""
         self._drop_actors("the log is back")
         self._line.resume(epoch)
-        self._wire(*standing)
+        self._wire(*rebuilt)
         try:
             self._go_on(resumed=True)
         except Exception as error:  # noqa: BLE001 - whatever it is: half a start is none
             self.journal.stop(error)
 
-    def _drop_actors(self, reason: str) -> None:
-        self._retention.stop()
-        self._snapshots.drop()
-        body_of(self.pool).abort_all(reason)
-        self._retire_actors(reason)
-
-    def _retire_actors(self, reason: str) -> None:
-        """Stop the actors, and tell whoever still waits for one of them."""
-        for ref in (actors := list(dict.fromkeys([*self.singles(), *self._queues.values()]))):
-            for message in body_of(ref).actor_inbox.queue:
-                reply = getattr(message, "reply", None)
-                if reply is not None:
-                    reply.fail(self.journal.failure or StorageUnavailable(reason))
-        retire(actors)
-
-    def _fatal(self, error: LogError) -> None:
-        logger.critical("cannot go on: %s", error)
+    def _lost(self, error: LogError) -> None:
+        """Be closed for good: nothing here is to be trusted, and nothing will mend it."""
+        logger.critical("%scannot go on: %s", self._said, error)
+        self.journal.failure = StorageUnavailable(f"closed: {error.message}", hint=error.hint)
+        self._close(self.journal.failure)
         if self._on_fatal is not None:
             self._on_fatal(error)
-
-    def singles(self) -> list[ActorRef[Any]]:
-        """Give the actors that there is one of each."""
-        return [getattr(self, name) for name in SINGLES]
 
     # -- stopping ----------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Start nothing new; what runs may end."""
         self.stopping = True
-        for ref in (self.dispatcher, self.pool, self.webhook):
-            ref.tell(m.Drain())
+        self.cast.drain()
 
     def running(self) -> int:
-        """Count the attempts that still run."""
-        return len(body_of(self.pool).running)
+        return self.cast.running()
 
     def finish(self, done: Callable[[], None]) -> None:
         """Record what is left, and call `done` when all of it is durable."""
-        body_of(self.pool).abort_all(ORDERLY)
+        self.cast.abort_all(ORDERLY)
         if self.degraded:
             self.failover.close()
             done()
@@ -363,7 +324,7 @@ class Shard:
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))
-        self._retire_actors("the server has stopped")
+        self.cast.retire("the server has stopped")
         reach("shutdown.drained")
         self._waiting_for_end = done
         self.journal.flush()

@@ -2,9 +2,9 @@
 
 Fed by the journal with what became durable, in order, and with nothing else: what was rolled back
 was never here. It keeps records only while somebody reads, up to a count and a number of bytes;
-whoever is further behind gets pages from the log, bounded alike. After a failure of the log it
-goes on with whatever comes next; if that does not follow on what is here, what is here is let go,
-and readers find the records between in the log.
+whoever is further behind gets pages from the log, bounded alike, read beside the loop. After a
+failure of the log it goes on with whatever comes next; if that does not follow on what is here,
+what is here is let go, and readers find the records between in the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rota.actors.journal import Journal
     from rota.eventlog.heading import Heading
-    from rota.eventlog.port import EventLog, Stored
+    from rota.eventlog.port import LogReader, Stored
 
 RECORDS_MAX = 4096
 BYTES_MAX = 8 << 20
@@ -41,7 +41,6 @@ class Entry:
 
     @property
     def about(self) -> Heading:
-        """Its kind, task and agent."""
         if self._about is None:
             self._about = heading_of(self.body)
         return self._about
@@ -50,12 +49,8 @@ class Entry:
 class Tail:
     """The end of one log, as far as it is durable."""
 
-    def __init__(
-        self, log: EventLog, *, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX
-    ) -> None:
-        """Read from `log` what is not in memory."""
+    def __init__(self, *, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self.last = -1
-        self._log = log
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._kept: dict[int, Entry] = {}
@@ -72,7 +67,6 @@ class Tail:
             self._empty(journal.durable_seq)
 
     def add(self, records: list[Stored]) -> None:
-        """Take records that have become durable."""
         if not self._readers:
             self._empty(records[-1].seq)
             return
@@ -117,10 +111,7 @@ class Tail:
         return (kept[seq] for seq in range(after + 1, self.last + 1))
 
     def page(self, after: int) -> list[Entry]:
-        """Give the next durable records, from memory or from the log. Raises a LogError."""
-        if not self.holds(after):
-            found = self._log.read(after, PAGE_RECORDS, PAGE_BYTES)
-            return [Entry(item.seq, item.body) for item in found if item.seq <= self.last]
+        """Give the next durable records, which are in memory."""
         found_here: list[Entry] = []
         size = 0
         for entry in self.recent(after):
@@ -130,10 +121,18 @@ class Tail:
                 break
         return found_here
 
-    def page_of(self, task: str, after: int) -> tuple[list[Entry], int]:
-        """Give the next durable records of one task, and how far that was looked through."""
+    def read(self, log: LogReader, after: int, task: str | None) -> tuple[list[Entry], int]:
+        """Give the next durable records from the log, of one task if it is named; in any thread.
+
+        And how far that was looked through. Raises a LogError.
+        """
         until = self.last
-        found = self._log.read_task(task, PAGE_RECORDS, after, PAGE_BYTES)
+        if task is None:
+            found = log.read(after, PAGE_RECORDS, PAGE_BYTES)
+        else:
+            found = log.read_task(task, PAGE_RECORDS, after, PAGE_BYTES)
         mine = [Entry(item.seq, item.body) for item in found if item.seq <= until]
+        if task is None:
+            return mine, mine[-1].seq if mine else after
         is_cut = len(mine) == len(found) and bool(found)
         return mine, mine[-1].seq if is_cut else until

@@ -28,7 +28,6 @@ class Timekeeper:
     """Keeps the log's time in step with the clock's."""
 
     def __init__(self, clock: Clock) -> None:
-        """Watch `clock`."""
         self._clock = clock
         self._journal: Journal | None = None
         self._base: int | None = None  # how far the log's clock had been set when this one began
@@ -45,6 +44,11 @@ class Timekeeper:
                 self._base -= behind
         self.look()
 
+    def follow(self, journal: Journal) -> None:
+        """Tell a journal how far the clock has been set, so that its time goes on as the log's."""
+        if self._base is not None:
+            journal.shift_us = self._base + self._clock.shift_us
+
     def look(self) -> None:
         """Take over a step of the clock, if there was one and it can be recorded.
 
@@ -55,7 +59,7 @@ class Timekeeper:
         if journal is None or self._base is None or journal.failure is not None:
             return
         self._clock.take_over()
-        journal.shift_us = self._base + self._clock.shift_us
+        self.follow(journal)
         by_us = journal.shift_us - journal.state.steps.shift
         if not by_us:
             return

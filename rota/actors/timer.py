@@ -57,7 +57,6 @@ class TimerActor(CooperativeActor):
         self._rest_until = 0
 
     def on_receive(self, message: Any) -> None:
-        """Arm, or do what is due."""
         kind = type(message)
         if kind is Tick:
             self.tick()

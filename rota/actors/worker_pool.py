@@ -2,9 +2,9 @@
 
 In: attempts to start (their assignment is durable), aborts, timeouts, results, notes. Out:
 `task_started`, `task_succeeded`, `task_failed`, `attempt_failed`, `result_refused`, `task_logged`,
-`task_progressed`. Keeps that an attempt is started only while it is the valid one, that a result
-counts only under its fencing token, and that a task's notes stay within their bounds. How an
-attempt is executed is the runner's business.
+`task_progressed`, `attempt_interrupted` for what cannot be started now. Keeps that an attempt is
+started only while it is the valid one, that a result counts only under its fencing token, and that
+a task's notes stay within their bounds. How an attempt is executed is the runner's business.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rota.actors.dependencies import released_by
 from rota.actors.messages import (
     AbortAttempt,
     AttemptEnded,
@@ -26,21 +25,24 @@ from rota.actors.messages import (
 from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import (
     decide_interruption,
+    decide_next_try,
     decide_result,
     decide_start,
     decide_timeout,
 )
 from rota.domain.commands import Outcome
-from rota.domain.dependencies import Results
+from rota.domain.dependencies import Results, decide_dependents
+from rota.domain.events import AttemptFailed, TaskSucceeded
 from rota.domain.notes import check_token, decide_notes
-from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT
+from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT, UNREAD
 from rota.errors import InvalidRequest, NotFound, NotWritable, RequestError, RotaError
 from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
     from rota.domain.events import Event
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("rota.pool")
+
+UNREAD_PAUSE_US = 1_000_000
+"""For so long a task keeps its slot whose parents' results could not be read."""
 
 
 def _nothing(reason: str) -> None:
@@ -80,23 +85,31 @@ class WorkerPool(CooperativeActor):
         journal: Journal,
         runner: AttemptRunner,
         *,
-        find_task: Callable[[str], Task | None],
+        archive: Archive,
+        resend: Callable[[StartAttempt], None],
+        call_at: Callable[[int, Callable[[], None]], Any],
         draw: Callable[[], float],
     ) -> None:
-        """Let `runner` execute the attempts; `find_task` finds parents, `draw` makes jitter."""
+        """Let `runner` execute the attempts; `archive` finds parents, `draw` makes jitter.
+
+        `resend` brings an attempt again that waited for parents to be read, or to be read again,
+        for which it is woken by `call_at`.
+        """
         super().__init__(runtime)
         self._journal = journal
         self._runner = runner
-        self._find_task = find_task
+        self._archive = archive
+        self._resend = resend
+        self._call_at = call_at
         self._draw = draw
         self._draining = False
+        self._unread: set[int] = set()  # the tokens of those that pause
         self.running: dict[str, tuple[int, Abort]] = {}
 
     def on_receive(self, message: Any) -> None:
-        """Start, stop or settle an attempt."""
         kind = type(message)
         if kind is StartAttempt:
-            self._start_attempt(message.task, message.token)
+            self._start_attempt(message)
         elif kind is AttemptEnded:
             self._settle(message)
         elif kind is AbortAttempt:
@@ -134,22 +147,49 @@ class WorkerPool(CooperativeActor):
         token = self.running[task_id][0]
         return task is None or task.token != token or task.state not in IN_FLIGHT
 
-    def _start_attempt(self, task_id: str, token: int) -> None:
+    def _start_attempt(self, message: StartAttempt) -> None:
+        task_id, token, parents = message
+        if isinstance(parents, RotaError):
+            self._put_back_soon(message)
+            return
         task = self._journal.state.tasks.get(task_id)
         event = decide_start(task, token)
         if task is None or event is None or self._draining:
+            return
+        params, lacking = self._params(task, parents)
+        if lacking:
+
+            def go_on(found: Fetched | RotaError) -> None:
+                self._resend(StartAttempt(task_id, token, found))
+
+            self._archive.fetch(lacking, parents, go_on, go_on, depth="shown")
             return
         reach("pool.before_start")
         self._abort(task_id, token, "another attempt was assigned")
         self._journal.record(event, cause=token)
         self.running[task_id] = (token, _nothing)
         try:
-            self._execute(task, token)
+            self._execute(task, token, params)
         except BaseException:
             self.running.pop(task_id, None)  # nobody runs it: the next look interrupts it
             raise
 
-    def _execute(self, task: Task, token: int) -> None:
+    def _put_back_soon(self, message: StartAttempt) -> None:
+        """Put a task back that asks for what could not be read: it did nothing wrong.
+
+        It may be given out again at once, so it pauses first: then the same message comes again.
+        """
+        token = message.token
+        if token not in self._unread:
+            self._unread.add(token)
+            self._call_at(self._journal.now() + UNREAD_PAUSE_US, lambda: self._resend(message))
+            return
+        self._unread.remove(token)
+        task = self._journal.state.tasks.get(message.task)
+        if task is not None and decide_start(task, token) is not None and not self._draining:
+            self._journal.record(*decide_interruption(task, UNREAD), cause=token)
+
+    def _execute(self, task: Task, token: int, params: dict[str, Any] | InvalidRequest) -> None:
         task_id, number = task.id, task.attempt
 
         def ended(outcome: Outcome) -> None:
@@ -158,6 +198,9 @@ class WorkerPool(CooperativeActor):
         def tell(note: Note) -> None:
             self.actor_ref.tell(AttemptNoted(task_id, token, note))
 
+        if isinstance(params, InvalidRequest):
+            ended(Outcome(ok=False, code="bad_params", error=params.message))
+            return
         try:
             attempt = Attempt(
                 task.id,
@@ -166,7 +209,7 @@ class WorkerPool(CooperativeActor):
                 token,
                 task.executor,
                 task.action,
-                self._params(task),
+                params,
                 task.tab,
                 task.ref,
                 task.plan.key if task.plan is not None else None,
@@ -203,16 +246,39 @@ class WorkerPool(CooperativeActor):
 
     def _end(self, task: Task, event: Event, token: int, now: int) -> None:
         """Record the end of an attempt with what it lets go: that takes part in who is next."""
-        more = released_by(self._journal.state, task, event, now)
+        more: Sequence[Event] = ()
+        if type(event) is AttemptFailed:
+            more = decide_next_try(event, now)
+        elif type(event) is TaskSucceeded:
+            state = self._journal.state
+            children = state.graph.children.get(task.id)
+            if children:
+                more = decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
         self._journal.record(event, *more, cause=token, at=now)
 
-    def _params(self, task: Task) -> dict[str, Any]:
-        """Give the task's params, with its parents' results where it asks for them."""
+    def _params(
+        self, task: Task, parents: Fetched | None
+    ) -> tuple[dict[str, Any] | InvalidRequest, list[str]]:
+        """Give the task's params, with its parents' results in them, or what is wrong with them.
+
+        And name the parents that have to be read first: if there are any, the rest is void.
+        """
         params = task.params or {}
         depends = task.plan.depends if task.plan is not None else None
-        if not depends:
-            return params
-        return Results(depends, self._find_task).fill_in(params)
+        if not depends or b"{{" not in (task.params_json or b""):
+            return params, []
+        lacking: dict[str, None] = {}
+
+        def find(task_id: str) -> Task | None:
+            if self._archive.lacking((task_id,), parents):
+                lacking[task_id] = None
+                return None
+            return self._archive.finder(parents)(task_id)
+
+        try:
+            return Results(depends, find).fill_in(params), list(lacking)
+        except InvalidRequest as error:
+            return error, list(lacking)
 
     def _note(self, message: AttemptNoted) -> None:
         """Keep what an executor says, while its attempt is the valid one."""
@@ -255,7 +321,11 @@ class WorkerPool(CooperativeActor):
         task = self._journal.state.tasks.get(task_id)
         now = self._journal.now()
         event = decide_timeout(task, token, now, self._draw())
-        if task is not None and event is not None:
+        if task is None or event is None:
+            return
+        if task.state is ASSIGNED and token in self._unread:
+            self._journal.record(*decide_interruption(task, UNREAD), cause=token)
+        else:
             self._end(task, event, token, now)
 
     def abort_all(self, reason: str) -> list[str]:

@@ -39,6 +39,7 @@ COMMANDS = {
     "limits": "limits",
     "types": "figures",
     "stats": "figures",
+    "namespaces": "namespaces",
     "events": "events",
     "replay": "audit",
     "verify": "audit",
@@ -60,7 +61,6 @@ class Commands(SuggestingGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Import a command."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -89,6 +89,6 @@ def main() -> None:
     rota submit echo --agent me --wait    give it a task, see what became of it
     rota COMMAND --help                   more of each command, with an example
 
-    Commands find their server by --url and --token, or by ROTA_URL and ROTA_TOKEN in the
-    environment.
+    Commands find their server by --url, --token and --namespace, or by ROTA_URL, ROTA_TOKEN and
+    ROTA_NAMESPACE in the environment.
     """

@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_table
+from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
+    from rota.cli.pages import Wish
     from rota.client.client import RotaClient
 
-PAGE_ROWS_MAX = 1000
 COLUMNS = ("agent", "waiting", "in flight", "paused")
 
 
 @click.command("agents")
-@click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True, help="Rows."
-)
-@click.option("--cursor", help="Go on where the page before ended.")
-@click.option("--all", "whole", is_flag=True, help="Every page, not just one.")
+@with_pages
 @json_option
 @with_client
-def agents_command(
-    *, limit: int, cursor: str | None, whole: bool, as_json: bool, client: RotaClient
-) -> None:
+def agents_command(*, wish: Wish, as_json: bool, client: RotaClient) -> None:
     """List the agents, with what each has waiting and in flight.
 
     \b
@@ -34,24 +29,16 @@ def agents_command(
       rota agents
       rota agents --all --json
     """
-    agents: list[dict[str, Any]] = []
-    while True:
-        page = client.agents(cursor=cursor, limit=PAGE_ROWS_MAX if whole else limit)
-        agents += page["agents"]
-        cursor = page.get("nextCursor")
-        if cursor is None or not whole:
-            break
+    page = wish.read("agents", client.agents)
     if as_json:
-        answer = {"agents": agents, "count": len(agents)}
-        print_json({**answer, "nextCursor": cursor} if cursor else answer)
+        page.print_json()
         return
-    shown = agents if whole else agents[:limit]
+    shown = page.rows if wish.whole else page.rows[: wish.limit]
     rows = [(a["agentId"], a["waiting"], a["inflight"], _paused(a)) for a in shown]
     print_table(COLUMNS, rows, cut=True)
-    if cursor:
-        note(f"there are more: add --cursor {cursor}, or --all")
-    elif len(shown) < len(agents):
-        note(f"and {len(agents) - len(shown)} more: add --all")
+    page.note_more()
+    if not page.cursor and len(shown) < len(page.rows):
+        note(f"and {len(page.rows) - len(shown)} more: add --all")
 
 
 def _paused(agent: dict[str, Any]) -> str:

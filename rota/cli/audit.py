@@ -18,9 +18,11 @@ from rota.cli.shield import RECORDS, shielded
 from rota.cli.task_tables import print_tasks
 from rota.cli.verification import INDEX, Verified
 from rota.clock import parse_rfc3339, perf_s, rfc3339
-from rota.errors import LogCorrupt, RotaError
+from rota.errors import ConfigError, LogCorrupt, RotaError
 from rota.eventlog.port import Head
 from rota.projections.control import limits_to
+from rota.sections import DEFAULT, folder_of
+from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
     from rota.projections.state import State
@@ -34,6 +36,15 @@ data_dir_option = click.option(
     default="rota-data",
     show_default=True,
     help="Folder of the log.",
+)
+offline_namespace_option = click.option(
+    "--namespace",
+    envvar="ROTA_NAMESPACE",
+    show_envvar=True,
+    metavar="NAME",
+    default=DEFAULT,
+    show_default=True,
+    help="Namespace of the folder; give one that lies elsewhere by its own --data-dir.",
 )
 
 
@@ -58,7 +69,6 @@ class KeptHead(click.ParamType[Head]):
     name = "seq:digest"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Head:
-        """Parse it."""
         found = re.fullmatch(r"(\d{1,18}):([0-9a-fA-F]{64})", value)
         if not found:
             self.fail(f"{value!r} is not a seq, a colon and 64 hexadecimal digits", param, ctx)
@@ -67,12 +77,14 @@ class KeptHead(click.ParamType[Head]):
 
 @click.command("replay")
 @data_dir_option
+@offline_namespace_option
 @click.option("--until", type=Until(), help="Stop after this seq or moment (RFC 3339).")
 @click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
 @click.option("--tasks", "with_tasks", is_flag=True, help="List the tasks as well.")
 @json_option
 def replay_command(
     data_dir: Path,
+    namespace: str,
     until: tuple[int | None, int | None] | None,
     *,
     no_snapshots: bool,
@@ -92,7 +104,7 @@ def replay_command(
     with progress("replaying") as report:
         found = shielded(
             "replay",
-            data_dir,
+            folder_in(data_dir, namespace),
             {RECORDS: report},
             until_seq=until_seq,
             until_at=until_at,
@@ -112,7 +124,6 @@ def replay_command(
 
 
 def summary_of(state: State, head: Head) -> dict[str, Any]:
-    """Say what a state amounts to."""
     summary: dict[str, Any] = {"seq": state.seq, "head": head.seq}
     if state.at:
         summary["at"] = rfc3339(state.at)
@@ -130,12 +141,12 @@ def summary_of(state: State, head: Head) -> dict[str, Any]:
         "pausedTypes": sorted(state.control.paused_types),
         "schedulerPaused": state.control.stopped is not None,
         "limits": limits_to(state.control.limits),
+        "rules": state.control.rules.to_dict(),
         "digest": state.digest(),
     }
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """Print a summary for people."""
     at = summary.get("at", "-")
     click.echo(f"state after event {summary['seq']} of {summary['head']}, {at}")
     click.echo(f"digest {summary['digest']}")
@@ -164,11 +175,12 @@ def print_summary(summary: dict[str, Any]) -> None:
 
 @click.command("verify")
 @data_dir_option
+@offline_namespace_option
 @click.option(
     "--head", "kept", type=KeptHead(), help="A head kept elsewhere, from GET /v1/events/head."
 )
 @json_option
-def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
+def verify_command(data_dir: Path, namespace: str, kept: Head | None, *, as_json: bool) -> None:
     """Check a log from its first record to its last.
 
     That every record continues the hash chain, can be read and folds; that the index and the
@@ -176,12 +188,13 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
     found out by --head alone. Exit code 4 if anything is wrong.
 
     \b
-    Example:
+    Examples:
       rota verify --data-dir rota-data --head 1200:5e0f...
+      rota verify --data-dir rota-data --namespace team-a
     """
     began = perf_s()
     try:
-        found = _verify(data_dir, kept)
+        found = _verify(folder_in(data_dir, namespace), kept)
     except LogCorrupt as error:
         _not_verified(error, as_json=as_json)
     seconds = max(perf_s() - began, 1e-9)
@@ -208,6 +221,16 @@ def verify_command(data_dir: Path, kept: Head | None, *, as_json: bool) -> None:
     click.echo(f"head {found.head.seq}:{found.head.digest.hex()}")
     if kept is not None:
         click.echo(f"matches the kept head {kept.seq}:{kept.digest.hex()}")
+
+
+def folder_in(data_dir: Path, namespace: str) -> Path:
+    """Give the folder of a namespace's log, and say whose it is. Raises ConfigError."""
+    if not re.fullmatch(NAMESPACE, namespace):
+        msg = f"{namespace!r} is no name of a namespace"
+        raise ConfigError(msg, hint="small letters, digits and -; `default` lies in --data-dir")
+    if namespace != DEFAULT:
+        note(f"reading namespace {namespace}")
+    return folder_of(namespace, data_dir)
 
 
 def _verify(data_dir: Path, kept: Head | None) -> Verified:

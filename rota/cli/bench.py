@@ -98,7 +98,6 @@ class Connection:
         return int(head[9:12]), orjson.loads(answer)
 
     def close(self) -> None:
-        """Hang up."""
         self._writer.close()
 
 
@@ -193,8 +192,7 @@ class Load:
 async def run(
     url: str, token: str | None, *, tasks: int, connections: int, seconds: float
 ) -> dict[str, Any]:
-    """Load a server and give the figures."""
-    after = (await asyncio.to_thread(RotaClient(url, token=token).head))["seq"]
+    after = (await asyncio.to_thread(RotaClient(url, token=token, namespace="").head))["seq"]
     load = Load(url, token, tasks=tasks, seconds=seconds)
     await load.send(1, min(REST_TASKS, max(1, tasks // 10)))
     after = await load.follow(after)
@@ -316,7 +314,6 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
 
 
 def rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """Give the figures as rows for people."""
     shown = [
         ("tasks", f"{figures['tasks']} over {figures['connections']} connections"),
         ("submissions/s", f"{figures['submissionsPerSecond']:,.0f}"),

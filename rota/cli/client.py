@@ -7,31 +7,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 from rota.cli.task_tables import print_tasks, show_task
 from rota.cli.values import wait_option
 
 if TYPE_CHECKING:
+    from rota.cli.pages import Wish
     from rota.client.client import RotaClient
-
-PAGE_ROWS_MAX = 1000
 
 
 @click.command("get")
 @click.argument("task_id", metavar="ID")
 @wait_option
+@click.option("--at", metavar="SEQ|TIME", help="Show it as it was after a record, or at a moment.")
 @json_option
 @with_client
-def get_command(task_id: str, *, wait_s: float | None, as_json: bool, client: RotaClient) -> None:
-    """Show one task; with --wait once it has ended.
+def get_command(
+    task_id: str, *, wait_s: float | None, at: str | None, as_json: bool, client: RotaClient
+) -> None:
+    """Show one task; with --wait once it has ended, with --at as it was.
 
     \b
     Examples:
       rota get tsk_1a2B3c4D
       rota get tsk_1a2B3c4D --wait 30s
+      rota get tsk_1a2B3c4D --at 2026-03-08T12:05:00Z
     """
+    if wait_s is not None and at is not None:
+        raise click.UsageError("give either --wait or --at")
     if wait_s is None:
-        show_task(client.get(task_id), as_json=as_json)
+        show_task(client.get(task_id, at=at), as_json=as_json)
     else:
         show_end(client.wait(task_id, wait_s), wait_s, as_json=as_json)
 
@@ -50,11 +56,7 @@ def show_end(task: dict[str, Any], wait_s: float, *, as_json: bool) -> None:
 @click.option("--state", "states", multiple=True, help="Only in this state; may be repeated.")
 @click.option("--action", "--type", "action", help="Only of this action.")
 @click.option("--batch", help="Only of this batch.")
-@click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True, help="Rows."
-)
-@click.option("--cursor", help="Go on where the page before ended.")
-@click.option("--all", "whole", is_flag=True, help="Every page, not just one.")
+@with_pages
 @json_option
 @with_client
 def list_command(
@@ -63,9 +65,7 @@ def list_command(
     states: tuple[str, ...],
     action: str | None,
     batch: str | None,
-    limit: int,
-    cursor: str | None,
-    whole: bool,
+    wish: Wish,
     as_json: bool,
     client: RotaClient,
 ) -> None:
@@ -80,27 +80,13 @@ def list_command(
       rota list --agent me --state ready --state running
       rota list --batch bat_1a2B3c4D --state failed
     """
-    tasks: list[dict[str, Any]] = []
-    while True:
-        page = client.tasks(
-            agent=agent,
-            state=",".join(states),
-            action=action,
-            batch=batch,
-            limit=PAGE_ROWS_MAX if whole else limit,
-            cursor=cursor,
-        )
-        tasks += page["tasks"]
-        cursor = page.get("nextCursor")
-        if cursor is None or not whole:
-            break
+    state = ",".join(states)
+    page = wish.read("tasks", client.tasks, agent=agent, state=state, action=action, batch=batch)
     if as_json:
-        answer = {"tasks": tasks, "count": len(tasks)}
-        print_json({**answer, "nextCursor": cursor} if cursor else answer)
+        page.print_json()
         return
-    print_tasks(tasks)
-    if cursor:
-        note(f"there are more: add --cursor {cursor}, or --all")
+    print_tasks(page.rows)
+    page.note_more()
 
 
 @click.command("cancel")
@@ -133,7 +119,6 @@ def retry_command(task_id: str, *, as_json: bool, client: RotaClient) -> None:
 
 
 def _say(answer: dict[str, Any], *, as_json: bool) -> None:
-    """Print what became of a task."""
     if as_json:
         print_json(answer)
     else:

@@ -6,16 +6,17 @@ presets bring is written out, so the file says the same without them.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import tomlkit
+from tomlkit import comment, nl
 
 from rota.cli.config_check import problems_of
 from rota.cli.output import clean, complain, json_option, print_json
-from rota.cli.server_options import token_option, url_option
+from rota.cli.server_options import namespace_option, token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.client import RotaClient
 from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings
@@ -23,6 +24,9 @@ from rota.presets import PRESETS
 from rota.shown_settings import shown
 
 if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Item, Table
+
     from rota.errors import ConfigError
 
 HIDDEN = ("tokens", "secret", "headers")
@@ -36,8 +40,13 @@ TYPE_EXAMPLE: dict[str, Any] = {
     "maxConcurrent": 5,
     "retry": {"kind": "exponential", "maxAttempts": 3, "retryOn": ["timeout", "status:5xx"]},
 }
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
+NAMESPACE_EXAMPLE: dict[str, Any] = {
+    "dataDir": "/var/lib/rota/NAME",
+    "tokens": {},
+    "scheduler": {"maxInflight": 5},
+}
+_UNSAFE = re.compile("[\x80-\x9f\u2028\u2029]")
+"""What TOML lets stand in a text and a terminal may act on."""
 
 
 @click.command("config")
@@ -59,6 +68,7 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")
 @json_option
 @url_option
 @token_option
+@namespace_option
 def config_command(
     *,
     config_path: Path | None,
@@ -68,6 +78,7 @@ def config_command(
     as_json: bool,
     url: str,
     token: str | None,
+    namespace: str | None,
 ) -> None:
     """Print every setting with value and meaning.
 
@@ -87,7 +98,7 @@ def config_command(
         msg = "--check needs the file: --config FILE"
         raise click.UsageError(msg)
     if ask:
-        values = RotaClient(url, token=token).config()
+        values = RotaClient(url, token=token, namespace=namespace).config()
     elif check:
         _check(str(config_path), problems_of(config_path, presets), as_json=as_json)
         return
@@ -119,76 +130,95 @@ def as_toml(values: dict[str, Any]) -> str:
     defaults = shown(Settings())
     named = ", ".join(values.get("presets", ()))
     named = f"{named}, written out below" if named else "none"
-    lines = [f"# presets: {named}; {PRESETS_MEANING}", ""]
+    file = tomlkit.document()
+    file.add(comment(f"presets: {named}; {PRESETS_MEANING}"))
+    file.add(nl())
     for section in PLAIN_SECTIONS[:3]:
-        lines += _section(section, values[section], defaults[section])
+        _add_section(file, section, values[section], defaults[section])
     executor = ExecutorSettings.model_validate(EXECUTOR_EXAMPLE)
     tables: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         ("executors", EXECUTOR_EXAMPLE, executor.model_dump(mode="json", by_alias=True)),
         ("types", TYPE_EXAMPLE, TypeSettings().model_dump(mode="json", by_alias=True)),
+        ("namespaces", NAMESPACE_EXAMPLE, {}),
     )
     for section, example, known in tables:
-        lines.append(f"# {SECTIONS[section]}")
-        for at, (name, table) in enumerate(values[section].items()):
-            heading = f"[{section}.{_key(name)}]"
-            lines += [heading, *_table(section, table, known, explain=at == 0), ""]
-        if not values[section]:
-            commented = [f"[{section}.NAME]", *_table(section, example, example)]
-            lines += [line if line.startswith("#") else f"# {line}" for line in commented] + [""]
+        if values[section]:
+            family = tomlkit.table(is_super_table=True)
+            for at, (name, settings) in enumerate(values[section].items()):
+                family.add(name, _table(section, settings, known, explain=at == 0))
+            _add(file, section, family, SECTIONS[section])
+        else:
+            file.add(comment(SECTIONS[section]))
+            shape = {section: {"NAME": _table(section, example, example)}}
+            for line in tomlkit.dumps(shape).rstrip().splitlines():
+                file.add(comment(line.removeprefix("# ")))
+            file.add(nl())
     for section in PLAIN_SECTIONS[3:]:
-        lines += _section(section, values[section], defaults[section])
-    return "\n".join(lines).rstrip()
+        _add_section(file, section, values[section], defaults[section])
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", tomlkit.dumps(file)).rstrip()
 
 
-def _section(section: str, values: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+def _add_section(
+    file: TOMLDocument, section: str, values: dict[str, Any], defaults: dict[str, Any]
+) -> None:
     """Write a section; the tables in it whose keys are free become sections of their own."""
     free = {name: value for name, value in values.items() if name in FREE and value}
     rest = {name: value for name, value in values.items() if name not in free}
-    lines = [f"# {SECTIONS[section]}", f"[{section}]", *_table(section, rest, defaults), ""]
-    for name, table in free.items():
-        lines += [f"# {MEANINGS[f'{section}.{name}']}", f"[{section}.{name}]"]
-        lines += [f"{_key(key)} = {_value(value)}" for key, value in table.items()] + [""]
-    return lines
+    table = _table(section, rest, defaults)
+    for name, settings in free.items():
+        _add(table, name, tomlkit.item(settings), MEANINGS[f"{section}.{name}"])
+        table.add(nl())
+    _add(file, section, table, SECTIONS[section])
+
+
+def _add(to: TOMLDocument | Table, name: str, table: Table, meaning: str) -> None:
+    """Add a table right under the comment that says what it is about."""
+    to.add(comment(meaning))
+    to.add(name, table)
+    table.trivia.indent = ""
 
 
 def _table(
     section: str, values: dict[str, Any], defaults: dict[str, Any], *, explain: bool = True
-) -> list[str]:
-    lines = []
+) -> Table:
+    """Write what a section says; what has no value, or may not be shown, is a comment."""
+    table = tomlkit.table()
     for name, value in values.items():
         default = defaults.get(name)
-        said = [MEANINGS.get(f"{section}.{name}", "")] if explain else []
-        if name in HIDDEN:
-            what = ", ".join(value) if isinstance(value, dict) else value
-            line = f"# {name}: {_value(what) if what else 'none'}"
-        elif value is None:
-            line = f"# {name}: not set"
-        else:
-            line = f"{name} = {_value(value)}"
-            is_usual = value == default or default is None or name in EXECUTOR_EXAMPLE
-            if not is_usual and not isinstance(value, dict):
-                said.insert(0, f"default: {_value(default)}")
-        lines += _explained(line, "; ".join(filter(None, said)), above=isinstance(value, dict))
-    return lines
+        meaning = MEANINGS.get(f"{section}.{name}", "") if explain else ""
+        if isinstance(value, dict) and meaning:
+            table.add(comment(meaning))
+            meaning = ""
+        if name in HIDDEN or value is None:
+            said = f"{name}: {_named(value)}" if name in HIDDEN else f"{name}: not set"
+            table.add(comment("; ".join(filter(None, (said, meaning)))))
+            continue
+        is_usual = value == default or default is None or name in EXECUTOR_EXAMPLE
+        if not is_usual and not isinstance(value, dict):
+            usual = f"default: {_value(default).as_string()}"
+            meaning = "; ".join(filter(None, (usual, meaning)))
+        table.add(name, written := _value(value))
+        if meaning:
+            written.comment(meaning)
+            written.trivia.comment_ws = "  "
+    table.add(nl())
+    return table
 
 
-def _explained(line: str, comment: str, *, above: bool) -> list[str]:
-    """Put a comment beside a line, or above a long one."""
-    if not comment:
-        return [line]
-    if above:
-        return [f"# {comment}", line]
-    return [f"{line}; {comment}" if line.startswith("#") else f"{line}  # {comment}"]
+def _named(secret: Any) -> str:
+    """Name a secret, or the secrets of a table."""
+    what = ", ".join(secret) if isinstance(secret, dict) else secret
+    return _value(what).as_string() if what else "none"
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Write a value as TOML does; its strings are JSON's, but for a few characters."""
-    if isinstance(value, dict):
-        pairs = (f"{_key(n)} = {_value(v)}" for n, v in value.items() if v is not None)
-        return f"{{ {', '.join(pairs)} }}" if value else "{}"
-    text = json.dumps(value, ensure_ascii=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def _value(value: Any) -> Item:
+    """Make a value of TOML; a table is written in one line, with room inside its braces."""
+    if not isinstance(value, dict):
+        plain: Item = tomlkit.item(value)
+        return plain
+    table = tomlkit.inline_table()
+    room = tomlkit.ws(" " if value else "")
+    table.add(room)
+    table.update({name: each for name, each in value.items() if each is not None})
+    table.add(room)
+    return table

@@ -1,7 +1,8 @@
 """All that keeps a configuration from being served, not only the first of it.
 
 What a server looks at before it opens its log is looked at here as well: the keys and values, the
-tokens and the address, the signing secrets, the hosts that may be called, the event handlers.
+tokens and the address, the folders, the signing secrets, the hosts that may be called, the event
+handlers.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from rota.config import load_settings
 from rota.errors import ConfigError
-from rota.executors.callback import check_secrets
+from rota.executors.callback import signers_of
 from rota.executors.guard import CallbackGuard
-from rota.http.handlers import load_handler
-from rota.http.server import exposures
+from rota.http.event_hooks import load_handler
+from rota.server import exposures, shared_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,9 @@ def problems_of(path: Path | None, presets: tuple[str, ...]) -> list[ConfigError
 
 def _problems(settings: Settings) -> Iterator[ConfigError]:
     yield from exposures(settings)
+    yield from shared_folders(settings)
     try:
-        check_secrets(settings.webhooks.secrets)
+        signers_of(settings.webhooks.secrets)
     except ConfigError as error:
         yield error
     for entry in settings.webhooks.allow_hosts:

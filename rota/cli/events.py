@@ -84,7 +84,6 @@ def events_command(
 
 
 def line_of(event: dict[str, Any]) -> str:
-    """Show an event on one line."""
     told = {name: _told(name, value) for name, value in event.get("data", {}).items()}
     data = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
     about = [event[name] for name in ("task", "agent") if name in event]

@@ -34,7 +34,6 @@ class Limit(click.ParamType[tuple[str, int]]):
     name = "name=number"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int]:
-        """Split, and look whether there is such a limit."""
         name, sign, text = str(value).partition("=")
         if not sign:
             self.fail(f"{value!r} is not NAME=NUMBER, such as maxInflight=40", param, ctx)

@@ -37,7 +37,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as one line of JSON."""
         body = {
             "at": rfc3339(int(record.created * US_PER_S)),
             "level": record.levelname.lower(),

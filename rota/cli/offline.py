@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def verify_job(folder: Path, report: Reports, *, kept: list[Any] | None) -> dict[str, Any]:
-    """Verify the whole log."""
     head = None if kept is None else Head(kept[0], bytes.fromhex(kept[1]))
     with closing(LmdbLog(folder, readonly=True)) as log:
         found = verify(log, head, progress=report(RECORDS), index_progress=report(INDEX))
@@ -37,7 +36,6 @@ def replay_job(
     use_snapshots: bool,
     with_tasks: bool,
 ) -> dict[str, Any]:
-    """Fold the log, and say what it adds up to."""
     from rota.cli.audit import summary_of  # noqa: PLC0415 - which imports shield, and so this
 
     progress = report(RECORDS)

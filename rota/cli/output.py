@@ -38,7 +38,6 @@ def clean(value: Any) -> str:
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Say on stderr what went wrong, and what to do next."""
     click.echo(f"error: {clean(message)}", err=True)
     if hint:
         click.echo(f"  try: {clean(hint)}", err=True)
@@ -51,7 +50,6 @@ def complain_in_json(error: RotaError) -> None:
 
 
 def note(message: str) -> None:
-    """Say something on stderr."""
     click.echo(clean(message), err=True)
 
 

@@ -25,8 +25,9 @@ from rota.cli import logs
 from rota.cli.output import clean, complain, progress
 from rota.config import Settings, load_settings
 from rota.errors import ConfigError, RotaError
-from rota.http.server import Server
 from rota.presets import PRESETS
+from rota.sections import DEFAULT
+from rota.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,18 +110,15 @@ class Voice:
     """How the server speaks to whoever started it: in words, or in log lines."""
 
     def __init__(self, *, as_json: bool) -> None:
-        """Speak in log lines of JSON, or in words."""
         self.as_json = as_json
 
     def say(self, message: str) -> None:
-        """Say something of interest."""
         if self.as_json:
             logs.say(message)
         else:
             click.echo(message)
 
     def announce(self, settings: Settings, port: int) -> None:
-        """Say where it listens."""
         if self.as_json:
             address = _address(settings.server.host, port)
             logs.say(
@@ -130,14 +128,12 @@ class Voice:
             click.echo(announcement(settings, port))
 
     def complain(self, message: str, hint: str) -> None:
-        """Say what went wrong, and what to do next."""
         if self.as_json:
             logs.say(f"{message} ({hint})" if hint else message, logging.ERROR)
         else:
             complain(message, hint)
 
     def stopping(self, running: int, grace_s: float) -> None:
-        """Say what a stop waits for."""
         if not running:
             self.say("stopping")
             return
@@ -213,20 +209,23 @@ async def _serve(settings: Settings, config_path: Path | None, voice: Voice) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     with voice.replaying() as report:
-        await server.start(lambda seq: report(seq, server.shard.log.head().seq))
+        await server.start(report)
 
     def stopping() -> None:
         if server.failure is None:
-            voice.stopping(server.shard.running(), settings.server.grace_s)
+            voice.stopping(server.running(), settings.server.grace_s)
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             signal.signal(signal.SIGINT, voice.cut_off)
 
     def ready() -> None:
         voice.announce(settings, server.port)
-        paused = server.shard.state.control.stopped
-        if paused is not None:
-            because = f" ({paused})" if paused else ""
-            voice.say(f"  everything is paused{because}: `rota resume` lets tasks run")
+        for name, shard in server.namespaces().items():
+            paused = shard.state.control.stopped
+            if paused is not None:
+                because = f" ({paused})" if paused else ""
+                which = "" if name == DEFAULT else f" --namespace {name}"
+                what = "everything" if name == DEFAULT else f"namespace {name}"
+                voice.say(f"  {what} is paused{because}: `rota resume{which}` lets tasks run")
 
     await server.run(ready, stopping)
     if server.failure is None:
@@ -251,8 +250,14 @@ def announcement(settings: Settings, port: int) -> str:
         f"  try:   curl -X POST {_address(try_at, port)}{path}{token} \\\n"
         f"    -H 'Content-Type: application/json' -d '{EXAMPLE}'\n"
         f"  docs:  {_address(try_at, port)}/docs\n"
-        f"  data:  {clean(Path(server.data_dir).resolve())}"
+        f"  data:  {clean(Path(server.data_dir).resolve())}" + _beside(settings)
     )
+
+
+def _beside(settings: Settings) -> str:
+    """Name the namespaces beside the default one, if there are any."""
+    names = [name for name in settings.namespaces if name != DEFAULT]
+    return f"\n  namespaces:  {', '.join((DEFAULT, *names))}" if names else ""
 
 
 def _address(host: str, port: int) -> str:
@@ -260,7 +265,6 @@ def _address(host: str, port: int) -> str:
 
 
 def not_listening(settings: Settings, error: OSError) -> ConfigError:
-    """Say why the address cannot be listened on, and what to do about it."""
     server = settings.server
     if error.errno == errno.EADDRINUSE:
         msg = f"port {server.port} on {server.host} is in use"

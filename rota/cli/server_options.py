@@ -1,4 +1,4 @@
-"""The options by which a command finds its server: `--url` and `--token`, or the environment.
+"""The options by which a command finds its server and namespace, or the environment that does.
 
 What the server refuses gets a hint here, in the words of the command line.
 """
@@ -29,6 +29,8 @@ HINTS = {
     "id_taken": "`rota get {taskId}` shows it; or give another --id",
     "idempotency_conflict": "use another idempotency key, or repeat exactly what was sent with it; "
     "a moment like +5m differs each time, --delay does not",
+    "namespace_forbidden": "leave out --namespace and ROTA_NAMESPACE, or give another --token",
+    "namespace_not_found": "`rota namespaces --namespace default` lists them",
     "missing_dependency": "submit {taskId} first, or wait for it with --on-missing wait",
     "queue_full": "wait for room, which `rota stats` shows; `rota config --server` has the limits",
 }
@@ -55,17 +57,27 @@ url_option = click.option(
 token_option = click.option(
     "--token", envvar="ROTA_TOKEN", show_envvar=True, help="Token, if the server wants one."
 )
+namespace_option = click.option(
+    "--namespace",
+    envvar="ROTA_NAMESPACE",
+    show_envvar=True,
+    metavar="NAME",
+    help="Namespace of the server; the default one, unless the token is another's.",
+)
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--url` and `--token`, and call it with a client made of them."""
+    """Give a command `--url`, `--token` and `--namespace`, and a client made of them."""
 
     @url_option
     @token_option
+    @namespace_option
     @wraps(command)
-    def call(*args: Any, url: str, token: str | None, **options: Any) -> None:
+    def call(
+        *args: Any, url: str, token: str | None, namespace: str | None, **options: Any
+    ) -> None:
         try:
-            command(*args, client=RotaClient(url, token=token), **options)
+            command(*args, client=RotaClient(url, token=token, namespace=namespace), **options)
         except RotaError as error:
             if isinstance(error, RequestError):
                 error.hint = error.hint or hint_for(error)

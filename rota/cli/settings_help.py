@@ -13,6 +13,7 @@ SECTIONS = {
     "browseros": "What tasks get that come in as BrowserOS's.",
     "browsermanager": "Where BrowserManager's jobs come in.",
     "agent": "BrowserManager's names for some limits; they go before the scheduler's.",
+    "namespaces": "Schedulers beside the default one, each with a log of its own.",
 }
 
 PRESETS_MEANING = f"--preset brings ready-made settings: {', '.join(PRESETS)}"
@@ -72,5 +73,8 @@ MEANINGS = {
     "agent.maxConcurrentBrowsers": "browsers that were started and not stopped; scripts at once",
     "agent.maxQueueSize": "waiting jobs, instead of scheduler.maxQueueSize",
     "agent.maxJobsPerProfile": "jobs in flight of one profile, instead of scheduler.maxPerKey",
+    "namespaces.dataDir": "folder of its log; in server.dataDir, under namespaces, if not set",
+    "namespaces.tokens": "who may ask for this one and no other, by name",
+    "namespaces.scheduler": "limits of its own; the others are as in [scheduler]",
 }
-"""By section and name; the tables inside of `executors` and `types` are all alike."""
+"""By section and name; those of one of `executors`, `types`, `namespaces` are those of all."""

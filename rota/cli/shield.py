@@ -158,5 +158,4 @@ def main() -> None:
 
 
 def say(line: list[Any]) -> None:
-    """Tell the parent."""
     print(json.dumps(line), flush=True)  # noqa: T201 - a pipe, not a terminal

@@ -54,7 +54,6 @@ def lines_of(
 
 
 def _least(natural: Sequence[int], kept: Sequence[int]) -> int:
-    """Give the width that these columns need at least."""
     fixed = sum(natural[at] + len(GAP) for at in kept[:-1])
     return fixed + min(natural[kept[-1]], FLEXIBLE_MIN)
 

@@ -48,7 +48,6 @@ def logs_command(task_id: str, *, follow: bool, as_json: bool, client: RotaClien
 
 
 def line_of(line: dict[str, Any]) -> str:
-    """Show a line of a log."""
     return " ".join(clean(line[name]) for name in ("at", "level", "message"))
 
 

@@ -28,7 +28,6 @@ UNIMPORTANT = ("attempt", "prio", "ms", "created", "note", "action", "agent")
 
 
 def show_task(task: dict[str, Any], *, as_json: bool) -> None:
-    """Print one task, a field a line."""
     if as_json:
         print_json(task)
         return
@@ -39,7 +38,6 @@ def show_task(task: dict[str, Any], *, as_json: bool) -> None:
 
 
 def print_tasks(tasks: list[dict[str, Any]]) -> None:
-    """Print tasks as a table."""
     columns = ("task", "agent", "action", "state", "prio", "attempt", "created", "ms", "note")
     rows = [
         (

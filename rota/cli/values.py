@@ -31,7 +31,6 @@ class Duration(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Give it in milliseconds."""
         ms = _span_ms(str(value))
         if ms is None:
             self.fail(f"{value!r} is not like 500ms, 5s, 2m or 1h", param, ctx)
@@ -61,7 +60,6 @@ class Param(click.ParamType[tuple[str, Any]]):
     name = "key=value"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
-        """Split and parse."""
         key, sign, text = str(value).partition("=")
         if not sign or not key:
             self.fail(f"{value!r} is not KEY=VALUE, such as url=https://example.com", param, ctx)
@@ -77,7 +75,6 @@ class Params(click.ParamType[dict[str, Any]]):
     name = "json"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, Any]:
-        """Parse."""
         try:
             found = json.loads(value)
         except ValueError as error:

@@ -13,7 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from rota.domain.events import TaskExpired, TaskFailed
-from rota.errors import LogCorrupt
+from rota.errors import IllegalMove, LogCorrupt
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, subject_of
 from rota.eventlog.port import Head
@@ -23,8 +23,8 @@ from rota.projections.state import SNAPSHOT_VERSION, State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.domain.events import Record
-    from rota.eventlog.port import EventLog, Snapshot
+    from rota.domain.events import Event, Record
+    from rota.eventlog.port import LogReader, Snapshot
 
 FAILURES = (TaskFailed, TaskExpired)
 INDEX = "tasks in the index"
@@ -42,7 +42,7 @@ class Verified(NamedTuple):
 
 
 def verify(
-    log: EventLog,
+    log: LogReader,
     kept: Head | None = None,
     *,
     progress: Callable[[int, int], None],
@@ -91,11 +91,12 @@ def verify(
     return Verified(end, len(by_task), good, state.digest())
 
 
-def _fold(state: State, record: Record) -> None:
+def _fold(state: State, record: Record[Event]) -> None:
     try:
         state.apply(record)
     except Exception as error:
-        msg = f"record {record.seq} does not fold: {type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, IllegalMove) else f"{type(error).__name__}: {error}"
+        msg = f"record {record.seq} does not fold: {why}"
         raise LogCorrupt(record.seq, msg, hint=RESTORE) from error
 
 
@@ -118,7 +119,7 @@ def _check_snapshot(snapshot: Snapshot, state: State) -> None:
 
 
 def _check_index(
-    log: EventLog, by_task: dict[str, array[int]], end: int, progress: Callable[[int, int], None]
+    log: LogReader, by_task: dict[str, array[int]], end: int, progress: Callable[[int, int], None]
 ) -> None:
     """Compare the index of every task with the records that are about it."""
     for number, (task, seqs) in enumerate(by_task.items(), start=1):
@@ -131,7 +132,7 @@ def _check_index(
             progress(number, len(by_task))
 
 
-def _check_failed(log: EventLog, failed: list[tuple[int, str]], end: int) -> None:
+def _check_failed(log: LogReader, failed: list[tuple[int, str]], end: int) -> None:
     """Compare the index of failures with the records by which tasks failed."""
     before, right = end + 1, iter(reversed(failed))
     while page := log.failed_before(before, REPORT_EVERY):

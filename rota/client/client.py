@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from rota.client.pages import PAGE_ROWS, rows_of
+from rota.client.paths import path_of, path_of_pause
 from rota.client.transport import DEFAULT_URL, Json, Transport
 from rota.clock import monotonic_s, rfc3339, sleep_s
-from rota.errors import InvalidRequest, RotaError, ServerUnreachable, ShuttingDown
+from rota.errors import RotaError, ServerUnreachable, ShuttingDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,6 @@ TIMEOUT_S = 30.0
 WAIT_S = 60.0
 LONG_POLL_S = 25.0
 """How long one request waits for a task: less than most proxies bear."""
-PAGE_ROWS = 1000
 POLL_S = 0.005
 POLL_S_MAX = 0.25
 RECONNECT_S = 0.1
@@ -42,16 +42,19 @@ class RotaClient:
         url: str | None = None,
         *,
         token: str | None = None,
+        namespace: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Take the server's address. Raises InvalidRequest if it is not one.
 
-        What is not given is taken from ROTA_URL and ROTA_TOKEN, as by the command line.
+        What is not given is taken from ROTA_URL, ROTA_TOKEN and ROTA_NAMESPACE, as by the command
+        line.
         """
         environ = os.environ
         address = url or environ.get("ROTA_URL") or DEFAULT_URL
         secret = token if token is not None else environ.get("ROTA_TOKEN")
-        self._http = Transport(address, secret or None, timeout_s)
+        name = namespace if namespace is not None else environ.get("ROTA_NAMESPACE")
+        self._http = Transport(address, secret or None, timeout_s, name)
         self.url = self._http.url
 
     # -- tasks -------------------------------------------------------------------------------
@@ -64,10 +67,13 @@ class RotaClient:
         body = {name: value for name, value in fields.items() if value is not None}
         return self._post("/v1/tasks", {"agentId": agent, "action": action, **body})
 
-    def get(self, task_id: str, *, wait_s: float = 0.0) -> Json:
-        """Give one task; with `wait_s` when it has ended, or after so long. Raises NotFound."""
-        query = {"waitMs": round(wait_s * 1000) or None}
-        return self._http.ask("GET", _path("tasks", task_id), query=query, wait_s=wait_s)
+    def get(self, task_id: str, *, wait_s: float = 0.0, at: int | str | None = None) -> Json:
+        """Give one task; with `wait_s` when it has ended, or after so long. Raises NotFound.
+
+        With `at`, a seq or an RFC 3339 moment, it is the task as it was then.
+        """
+        query = {"waitMs": round(wait_s * 1000) or None, "at": at}
+        return self._http.ask("GET", path_of("tasks", task_id), query=query, wait_s=wait_s)
 
     def tasks(
         self,
@@ -85,21 +91,15 @@ class RotaClient:
 
     def iter_tasks(self, **filters: str | None) -> Iterator[Json]:
         """Give all tasks, newest first, asked for a page at a time; `filters` as of `tasks`."""
-        cursor: str | None = None
-        while True:
-            page = self.tasks(limit=PAGE_ROWS, cursor=cursor, **filters)
-            yield from page["tasks"]
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                return
+        return rows_of("tasks", self.tasks, **filters)
 
     def cancel(self, task_id: str, reason: str = "") -> Json:
         """Cancel a task. Raises NotFound, or Conflict if it has ended."""
-        return self._post(_path("tasks", task_id, "cancel"), {"reason": reason})
+        return self._post(path_of("tasks", task_id, "cancel"), {"reason": reason})
 
     def retry(self, task_id: str) -> Json:
         """Give a failed task a new life. Raises NotFound, Conflict, or QueueFull."""
-        return self._post(_path("tasks", task_id, "retry"))
+        return self._post(path_of("tasks", task_id, "retry"))
 
     def wait(self, task_id: str, timeout_s: float = WAIT_S) -> Json:
         """Give the task once it has ended, or as it is after `timeout_s`."""
@@ -125,7 +125,7 @@ class RotaClient:
 
     def logs(self, task_id: str, *, cursor: int | None = None, limit: int | None = None) -> Json:
         """Give a page of a task's log, oldest first, after `cursor` lines. Raises NotFound."""
-        return self._get(_path("tasks", task_id, "logs"), cursor=cursor, limit=limit)
+        return self._get(path_of("tasks", task_id, "logs"), cursor=cursor, limit=limit)
 
     def iter_logs(self, task_id: str) -> Iterator[Json]:
         """Give a task's whole log as it is now, asked for a page at a time. Raises NotFound."""
@@ -169,14 +169,14 @@ class RotaClient:
         With an attempt's `token` also once another attempt runs, with code `stale_attempt`.
         """
         body = {"lines": list(lines), "level": level, **_token(token)}
-        return self._post(_path("tasks", task_id, "logs"), body)
+        return self._post(path_of("tasks", task_id, "logs"), body)
 
     def add_progress(
         self, task_id: str, progress: Json | float | str, *, token: int | None = None
     ) -> Json:
         """Say how far a task has come. Raises as `add_logs` does."""
         body = {"progress": progress, **_token(token)}
-        return self._post(_path("tasks", task_id, "progress"), body)
+        return self._post(path_of("tasks", task_id, "progress"), body)
 
     # -- batches -----------------------------------------------------------------------------
 
@@ -191,11 +191,11 @@ class RotaClient:
 
     def get_batch(self, batch_id: str) -> Json:
         """Give one batch, with how many of its tasks are in which state. Raises NotFound."""
-        return self._get(_path("batches", batch_id))
+        return self._get(path_of("batches", batch_id))
 
     def cancel_batch(self, batch_id: str, reason: str = "") -> Json:
         """Cancel what has not ended of a batch. Raises NotFound, or Conflict if all has."""
-        return self._post(_path("batches", batch_id, "cancel"), {"reason": reason})
+        return self._post(path_of("batches", batch_id, "cancel"), {"reason": reason})
 
     def wait_batch(
         self,
@@ -230,7 +230,7 @@ class RotaClient:
         """Give the same one by one, after a seq, asked for a page at a time."""
         place: int | None = after
         while place is not None:
-            page = self._get(_path("tasks", task_id, "events"), after=place)
+            page = self._get(path_of("tasks", task_id, "events"), after=place)
             yield from page["events"]
             place = page.get("next")
 
@@ -308,11 +308,11 @@ class RotaClient:
         self, *, agent: str | None = None, action: str | None = None, reason: str = ""
     ) -> Json:
         """Dispatch nothing more of an agent, of a type, or with neither at all."""
-        return self._post(f"{_paused(agent, action)}/pause", {"reason": reason})
+        return self._post(f"{path_of_pause(agent, action)}/pause", {"reason": reason})
 
     def resume(self, *, agent: str | None = None, action: str | None = None) -> Json:
         """Dispatch again what `pause` held back."""
-        return self._post(f"{_paused(agent, action)}/resume")
+        return self._post(f"{path_of_pause(agent, action)}/resume")
 
     def scheduler(self) -> Json:
         """Say what is paused."""
@@ -343,6 +343,10 @@ class RotaClient:
         """Give the settings in force, without secrets."""
         return self._get("/v1/config")
 
+    def namespaces(self) -> Json:
+        """Give the server's namespaces, and their states."""
+        return self._get("/v1/namespaces")
+
     def health(self) -> Json:
         """Give what the server says of its health."""
         return self._get("/health")
@@ -363,21 +367,6 @@ def ended_of(batch: Json) -> int:
 
 def _token(token: int | None) -> Json:
     return {} if token is None else {"token": token}
-
-
-def _path(noun: str, subject: str, verb: str = "") -> str:
-    path = f"/v1/{noun}/{quote(subject, safe='')}"
-    return f"{path}/{verb}" if verb else path
-
-
-def _paused(agent: str | None, action: str | None) -> str:
-    """Name what is paused or resumed. Raises InvalidRequest."""
-    if agent is not None and action is not None:
-        msg = "an agent or a type can be paused, not both at once"
-        raise InvalidRequest(msg, hint="pause one, then the other")
-    if agent is not None:
-        return _path("agents", agent)
-    return _path("types", action) if action is not None else "/v1/scheduler"
 
 
 def _lines_of(event: Json) -> Iterator[Json]:

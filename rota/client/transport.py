@@ -60,7 +60,9 @@ _BY_STATUS: dict[int, type[RotaError]] = {
 class Transport:
     """Sends requests to one server."""
 
-    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, url: str, token: str | None, timeout_s: float, namespace: str | None = None
+    ) -> None:
         """Take the server's address. Raises InvalidRequest if it is not one."""
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
@@ -70,6 +72,8 @@ class Transport:
                 msg = "the token contains characters that a header cannot carry"
                 raise InvalidRequest(msg)
             self._headers["Authorization"] = b"Bearer " + token.encode()
+        if namespace:
+            self._headers["X-Rota-Namespace"] = namespace.encode("ascii", "backslashreplace")
         try:
             parts = urlsplit(self.url)
             self._port = parts.port

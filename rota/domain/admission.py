@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Protocol
 from rota.domain import events as e
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
+from rota.domain.plan import NO_PLAN
 from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from rota.domain.commands import Limits, SubmitBatch, SubmitTask
+    from rota.domain.commands import Dedup, Limits, SubmitBatch, SubmitTask
     from rota.domain.dependencies import Find, WaitsOf
+    from rota.domain.plan import Plan
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
@@ -42,9 +44,7 @@ class WaitingCounts(Protocol):
     total: int
     bytes: int
 
-    def of_agent(self, agent: str) -> int:
-        """Count the agent's waiting tasks."""
-        ...
+    def of_agent(self, agent: str) -> int: ...
 
 
 class Graph(Protocol):
@@ -75,18 +75,19 @@ def why_full(
     waiting: WaitingCounts, limits: Limits, agents: Iterable[str], dialect: str = ""
 ) -> str | None:
     """Say which queue has no room for one more task of each of `agents`, if any."""
-    wanted = Counter(agents)
-    if waiting.total + wanted.total() > limits.queued:
+    return _why_full(waiting, limits, Counter(agents), dialect)
+
+
+def _why_full(
+    waiting: WaitingCounts, limits: Limits, wanted: Mapping[str, int], dialect: str
+) -> str | None:
+    if waiting.total + sum(wanted.values()) > limits.queued:
         return GLOBAL_FULL
     for agent, count in wanted.items() if dialect not in NO_AGENT_CAP else ():
         if waiting.of_agent(agent) + count > limits.queued_per_agent:
             return AGENT_FULL
-    return BYTES_FULL if _has_bytes_enough(waiting, limits) else None
-
-
-def _has_bytes_enough(waiting: WaitingCounts, limits: Limits) -> bool:
-    """Whether what waits takes all the bytes it may: one request more than that is let in."""
-    return 0 < limits.queued_bytes <= waiting.bytes
+    has_bytes_enough = 0 < limits.queued_bytes <= waiting.bytes  # one request more is let in
+    return BYTES_FULL if has_bytes_enough else None
 
 
 def decide_submission(
@@ -99,14 +100,9 @@ def decide_submission(
     depends: dict[str, str] | None = None,
     prospects: Prospects | None = None,
 ) -> e.TaskSubmitted | e.TaskRejected:
-    """Admit the task, or say which queue is full."""
-    if waiting.total >= limits.queued:
-        return rejected(command, task_id, GLOBAL_FULL)
-    is_capped = command.dialect not in NO_AGENT_CAP
-    if is_capped and waiting.of_agent(command.agent) >= limits.queued_per_agent:
-        return rejected(command, task_id, AGENT_FULL)
-    if _has_bytes_enough(waiting, limits):
-        return rejected(command, task_id, BYTES_FULL)
+    full = _why_full(waiting, limits, {command.agent: 1}, command.dialect)
+    if full is not None:
+        return rejected(command, task_id, full)
     return submitted(
         command, task_id, waiting.total + 1, at=at, depends=depends, prospects=prospects
     )
@@ -123,8 +119,9 @@ def submitted(
     batch: str | None = None,
     parallelism: int | None = None,
 ) -> e.TaskSubmitted:
-    """Write down an admitted task."""
-    dedup, delay_ms = command.dedup, command.delay_ms
+    plan, dedup = command.plan, command.dedup
+    if plan is not NO_PLAN or depends or batch is not None or dedup is not None:
+        plan = _filled(plan, at, depends, batch, parallelism, dedup)
     return e.TaskSubmitted(
         task_id,
         command.agent,
@@ -141,19 +138,27 @@ def submitted(
         command.timeout_ms,
         command.on_interrupt,
         list(prospects.waits) if prospects is not None and prospects.waits else None,
-        command.key,
-        batch,
-        parallelism,
-        depends,
-        command.retry,
-        command.queue_timeout_ms,
-        command.not_before if delay_ms is None else at + delay_ms * 1000,
-        command.preempt or None,
-        command.idempotency,
-        command.digest if command.idempotency is not None else None,
-        dedup.key if dedup is not None else None,
-        at + dedup.ttl_us if dedup is not None and dedup.ttl_us else None,
-        delay_ms,
+        None if plan == NO_PLAN else plan,
+    )
+
+
+def _filled(
+    plan: Plan,
+    at: int,
+    depends: dict[str, str] | None,
+    batch: str | None,
+    parallelism: int | None,
+    dedup: Dedup | None,
+) -> Plan:
+    """Add to a plan what only admission knows."""
+    return plan._replace(
+        batch=batch,
+        parallelism=parallelism,
+        depends=depends,
+        not_before=plan.not_before if plan.delay_ms is None else at + plan.delay_ms * 1000,
+        digest=plan.digest if plan.idempotency is not None else None,
+        dedup=dedup.key if dedup is not None else None,
+        dedup_until=at + dedup.ttl_us if dedup is not None and dedup.ttl_us else None,
     )
 
 
@@ -201,7 +206,6 @@ def decide_batch(
 
 
 def submitted_batch(batch: SubmitBatch, batch_id: str, ids: list[str]) -> e.BatchSubmitted:
-    """Write down an admitted batch."""
     return e.BatchSubmitted(
         batch_id,
         ids,

@@ -25,6 +25,7 @@ from rota.domain.task import (
     READY,
     SCHEDULED,
     TERMINAL,
+    UNREAD,
     WAITING,
     limits_of,
 )
@@ -44,7 +45,6 @@ RAN_TOO_LONG = "deadline exceeded while running"
 
 
 def decide_assignment(task: Task) -> e.TaskAssigned:
-    """Give the task its next attempt."""
     assert task.state is READY, task.state
     return e.TaskAssigned(task.id, task.agent, task.attempt + 1)
 
@@ -76,7 +76,7 @@ def decide_interruption(
 ) -> tuple[e.AttemptInterrupted] | tuple[e.AttemptInterrupted, e.TaskFailed]:
     """Put a task whose attempt was cut off back into its queue, or end it."""
     interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason)
-    never_ran = reason == ORDERLY and task.state is ASSIGNED
+    never_ran = reason in (ORDERLY, UNREAD) and task.state is ASSIGNED
     if task.on_interrupt == "fail" and not never_ran:
         error = "the attempt was interrupted and the task must not run twice"
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)
@@ -145,6 +145,13 @@ def decide_release(task: Task | None, now: int) -> e.TaskReleased | e.TaskDelaye
         after = "backoff" if task.attempt > task.spent_before else "delay"
         return e.TaskReleased(task.id, task.agent, after)
     return None
+
+
+def decide_next_try(failed: e.AttemptFailed, now: int) -> tuple[e.TaskReleased, ...]:
+    """Release a task at once whose next attempt has nothing to wait for."""
+    if failed.next_at > now:
+        return ()
+    return (e.TaskReleased(failed.task, failed.agent, "backoff"),)
 
 
 def decide_freeing(task: Task, now: int) -> e.TaskReleased | e.TaskDelayed:

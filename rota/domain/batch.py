@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.domain import events as e
+
 if TYPE_CHECKING:
-    from rota.domain import events as e
     from rota.domain.events import Record
 
 FATES = ("succeeded", "failed", "cancelled")
@@ -28,9 +29,8 @@ class Batch:
         "tasks",
     )
 
-    def __init__(self, record: Record) -> None:
-        """Begin as `batch_submitted` tells."""
-        event: e.BatchSubmitted = record.event  # type: ignore[assignment]
+    def __init__(self, record: Record[e.BatchSubmitted]) -> None:
+        event = record.event
         self.id = event.batch
         self.tasks = event.tasks
         self.dialect = event.dialect
@@ -54,13 +54,18 @@ class Batch:
             self.finished_at += by_us
 
     def to_row(self) -> list[Any]:
-        """Give all fields, for a snapshot."""
         return [getattr(self, name) for name in self.__slots__]
 
     @classmethod
     def from_row(cls, row: list[Any]) -> Batch:
-        """Build the batch that `to_row` wrote."""
         batch = cls.__new__(cls)
         for name, value in zip(cls.__slots__, row, strict=True):
             setattr(batch, name, value)
         return batch
+
+
+def decide_finish(batch: Batch | None) -> e.BatchFinished | None:
+    """Finish a batch, once, when all of its tasks have ended."""
+    if batch is None or batch.finished_at or batch.left:
+        return None
+    return e.BatchFinished(batch.id, *(batch.fates[fate] for fate in FATES))

@@ -24,13 +24,9 @@ class BrowserCounts(Protocol):
     """The browsers that run, or are being started."""
 
     @property
-    def count(self) -> int:
-        """Count them."""
-        ...
+    def count(self) -> int: ...
 
-    def has(self, browser: str) -> bool:
-        """Whether one of them is this."""
-        ...
+    def has(self, browser: str) -> bool: ...
 
 
 def has_profile(task: Task) -> bool:

@@ -1,13 +1,14 @@
 """The limits, and how full they are.
 
-A limit has a name: everybody's, one agent's, that of all push attempts, of a type, of a key, of a
-batch. A task is held back by those of its lane that have a cap, its `group`. What is paused has a
-cap of none.
+A limit has a name: everybody's, one agent's, that of all push attempts, of a type, of the browsers,
+of a key, of a batch. A task is held back by those of its lane that have a cap. Some are shared
+(push, types, browsers): set in the configuration, and few. Others are a lane's own (its key, its
+batch): clients make them, as many as they like. What is paused has a cap of none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rota.domain.commands import AGENT_LIMIT, BROWSERS_LIMIT, INFLIGHT_LIMIT, PUSH_LIMIT
 from rota.domain.task import limits_of
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rota.domain.commands import Limits
-    from rota.domain.parking import Group
     from rota.domain.task import Lane, Task
 
-GROUPS_KEPT = 10_000
+KEY, BATCH = "key:", "batch:"
+"""How the limits begin that are a lane's own."""
+LANES_KEPT = 10_000
 
 
 class SlotCounts(Protocol):
@@ -27,13 +29,16 @@ class SlotCounts(Protocol):
 
     total: int
 
-    def of_agent(self, agent: str) -> int:
-        """Count the agent's tasks in flight."""
-        ...
+    def of_agent(self, agent: str) -> int: ...
 
-    def of_limit(self, limit: str) -> int:
-        """Count the tasks in flight under a named limit."""
-        ...
+    def of_limit(self, limit: str) -> int: ...
+
+
+class LaneLimits(NamedTuple):
+    """The limits of a lane that have a cap."""
+
+    shared: tuple[str, ...]
+    own: tuple[str, ...]
 
 
 class Caps:
@@ -46,11 +51,10 @@ class Caps:
         paused: Mapping[str, str],
         paused_types: Iterable[str],
     ) -> None:
-        """Read what is taken from `slots`."""
         self._limits = limits
         self._slots = slots
         self._paused = paused
-        self._groups: dict[Lane, Group] = {}
+        self._of_lanes: dict[Lane, LaneLimits] = {}
         self._named = {
             PUSH_LIMIT: limits.push,
             **({BROWSERS_LIMIT: limits.browsers} if limits.browsers else {}),
@@ -58,36 +62,40 @@ class Caps:
             **{f"type:{name}": 0 for name in paused_types},
         }
 
-    def group_of(self, lane: Lane) -> Group:
-        """Name the limits of a lane that have a cap."""
-        group = self._groups.get(lane)
-        if group is None:
-            if len(self._groups) >= GROUPS_KEPT:
-                self._groups.clear()
-            capped = (limit for limit in limits_of(lane) if self._of(limit) is not None)
-            group = self._groups[lane] = tuple(capped)
-        return group
+    def of_lane(self, lane: Lane) -> LaneLimits:
+        found = self._of_lanes.get(lane)
+        if found is None:
+            if len(self._of_lanes) >= LANES_KEPT:
+                self._of_lanes.clear()
+            capped = [limit for limit in limits_of(lane) if self._cap_of(limit) is not None]
+            own = tuple(limit for limit in capped if limit.startswith((KEY, BATCH)))
+            shared = tuple(limit for limit in capped if limit not in own)
+            found = self._of_lanes[lane] = LaneLimits(shared, own)
+        return found
 
-    def _of(self, limit: str) -> int | None:
+    def _cap_of(self, limit: str) -> int | None:
         """Give a limit's cap: set for a type, the same for every key, a batch's own."""
         cap = self._named.get(limit)
         if cap is None:
-            if limit.startswith("key:"):
+            if limit.startswith(KEY):
                 return self._limits.per_key
-            if limit.startswith("batch:"):
+            if limit.startswith(BATCH):
                 return int(limit.split(":", 2)[1])
         return cap
 
     def has_room(self, limit: str) -> bool:
-        """Whether a slot of a limit is free."""
-        return self._slots.of_limit(limit) < (self._of(limit) or 0)
+        return self._slots.of_limit(limit) < (self._cap_of(limit) or 0)
 
-    def full_one(self, group: Group) -> str | None:
-        """Name the first limit of a group that is full."""
-        for limit in group:
+    def full_one(self, limits: Iterable[str]) -> str | None:
+        for limit in limits:
             if not self.has_room(limit):
                 return limit
         return None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everybody's slots are taken."""
+        return self._slots.total >= self._limits.inflight
 
     def holds_agent(self, agent: str) -> bool:
         """Whether an agent is paused or has all its slots."""
@@ -95,7 +103,7 @@ class Caps:
             self._slots.of_agent(agent) >= self._limits.inflight_per_agent
         )
 
-    def taken(self, limit: str) -> tuple[int, int]:
+    def usage(self, limit: str) -> tuple[int, int]:
         """Count the slots taken under any limit, and say how many there are."""
         if limit == INFLIGHT_LIMIT:
             return self._slots.total, self._limits.inflight
@@ -103,14 +111,18 @@ class Caps:
             agent = limit.removeprefix(AGENT_LIMIT)
             cap = 0 if agent in self._paused else self._limits.inflight_per_agent
             return self._slots.of_agent(agent), cap
-        return self._slots.of_limit(limit), self._of(limit) or 0
+        return self._slots.of_limit(limit), self._cap_of(limit) or 0
+
+    def all_of(self, agent: str, lane: Lane) -> tuple[str, ...]:
+        """Name every limit with a cap that such a task is under."""
+        shared, own = self.of_lane(lane)
+        return (*shared, *own, INFLIGHT_LIMIT, AGENT_LIMIT + agent)
 
     def held_by(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Name the limits of a task that are full, and those that are over their cap."""
         full, over = [], []
-        own = (INFLIGHT_LIMIT, AGENT_LIMIT + task.agent)
-        for limit in (*self.group_of(task.lane), *own):
-            taken, cap = self.taken(limit)
+        for limit in self.all_of(task.agent, task.lane):
+            taken, cap = self.usage(limit)
             if taken > cap or not cap:
                 over.append(limit)
             elif taken == cap:

@@ -1,13 +1,14 @@
 """The requests: what somebody wants, in the imperative.
 
-A command is complete and validated in shape when it gets here: defaults of its dialect are
-filled in, times are microseconds, the executor is resolved. Whether it is granted is decided by
-the functions of this room.
+A command is complete: what was not said is filled in (rota.domain.intake), times are microseconds,
+the executor is resolved. Whether it is granted is decided by the functions of this room.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from rota.domain.plan import NO_PLAN, Plan
 
 INFLIGHT_LIMIT = "inflight"
 AGENT_LIMIT = "agent:"
@@ -18,13 +19,22 @@ BROWSERS_LIMIT = "browsers"
 BROWSER_TYPES = ("script_run",)
 
 
+class Dedup(NamedTuple):
+    """How a task treats another of the same dedup key.
+
+    The other counts while it is active, and for `ttl_us` from its submission.
+    """
+
+    key: str
+    ttl_us: int = 0
+    mode: str = "reject"
+
+
 class SubmitTask(NamedTuple):
     """Admit one task.
 
-    `depends` are ids, and in a batch also `ref:name` or the index of another item. `wanted_id` is
-    the id that the client chose. `digest` is of the body, to tell a repeat under the same
-    idempotency key from another request. A `delay_ms` counts from the admission, in place of a
-    `not_before`.
+    What each field means is said where it is asked for (rota.domain.intake.Request). A
+    `plan.delay_ms` counts from the admission, in place of a `plan.not_before`.
     """
 
     agent: str
@@ -41,28 +51,10 @@ class SubmitTask(NamedTuple):
     on_interrupt: str | None = None
     by: str = ""
     wanted_id: str | None = None
-    key: str | None = None
     depends: tuple[str | int, ...] = ()
     on_missing: str = "wait"
-    retry: dict[str, Any] | None = None
-    queue_timeout_ms: int | None = None
-    not_before: int | None = None
-    preempt: bool = False
-    idempotency: str | None = None
-    digest: str | None = None
     dedup: Dedup | None = None
-    delay_ms: int | None = None
-
-
-class Dedup(NamedTuple):
-    """How a task treats another of the same dedup key.
-
-    The other counts while it is active, and for `ttl_us` from its submission.
-    """
-
-    key: str
-    ttl_us: int = 0
-    mode: str = "reject"
+    plan: Plan = NO_PLAN
 
 
 class SubmitBatch(NamedTuple):

@@ -27,17 +27,27 @@ class DeliveryReport(NamedTuple):
 
 
 class Delivery:
-    """A callback that is owed to somebody for the end of a task or batch at `seq`."""
+    """A callback that is owed to somebody for the end of a task or batch at `seq`, at `since`."""
 
-    __slots__ = ("agent", "due_at", "id", "seq", "task", "tries")
+    __slots__ = ("agent", "callback", "due_at", "id", "seq", "since", "task", "tries")
 
-    def __init__(self, seq: int, task: str, agent: str, due_at: int, tries: int = 0) -> None:
-        """Owe it from `due_at` on."""
+    def __init__(
+        self,
+        seq: int,
+        task: str,
+        agent: str,
+        callback: str,
+        since: int,
+        due_at: int | None = None,
+        tries: int = 0,
+    ) -> None:
         self.seq = seq
         self.id = delivery_id(seq, task)
         self.task = task
         self.agent = agent
-        self.due_at = due_at
+        self.callback = callback
+        self.since = since
+        self.due_at = since if due_at is None else due_at
         self.tries = tries
 
 
@@ -59,7 +69,6 @@ def delay_s(tries: int) -> float:
 def decide_delivery(
     delivery: Delivery, report: DeliveryReport, tries_max: int, now: int
 ) -> e.DeliverySucceeded | e.DeliveryFailed | e.DeliveryAbandoned:
-    """Turn the report of one try into a fact."""
     number = delivery.tries + 1
     head = (delivery.task, delivery.agent, delivery.id, number, report.status)
     if report.ok:

@@ -9,12 +9,14 @@ submitted now, so it is looked for then, along what blocked tasks wait for.
 from __future__ import annotations
 
 import re
+from heapq import nsmallest
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from rota.domain import events as e
+from rota.domain.attempts import decide_freeing
 from rota.domain.task import BLOCKED, CANCELLED, FAILED, REJECTED, SUCCEEDED
 from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     WaitsOf = Callable[[str], Iterable[str]]
 
 REF = "ref:"
+AT_ONCE_MAX = 100
+"""So many dependents are released in the record of the end that they waited for."""
 PATH_SHOWN_MAX = 50
 FILLED_BYTES_MAX = 4 << 20
 PLACES_MAX = 10_000
@@ -45,7 +49,6 @@ class Items:
     """The items of a batch, by index and by ref."""
 
     def __init__(self, ids: Sequence[str] = (), refs: Sequence[str | None] = ()) -> None:
-        """Give each item its id, and the ref that it may have."""
         self._ids = ids
         self._refs = refs
         self._places: dict[str, list[int]] = {}
@@ -156,14 +159,12 @@ def doom_reason(parent: Task) -> str:
 
 
 def decide_doom(
-    event: e.TaskSubmitted, prospects: Prospects | None, replaced: Task | None = None
+    event: e.TaskSubmitted, prospects: Prospects, replaced: Task | None = None
 ) -> tuple[e.TaskCancelled, ...]:
     """Cancel a task as it comes in that waits for one which has failed or was cancelled.
 
     `replaced` is cancelled in the same step.
     """
-    if prospects is None:
-        return ()
     if replaced is not None and replaced.id in prospects.waits:
         reason = f"dependency {replaced.id} was {CANCELLED.value}"
     elif prospects.doomed_by is not None:
@@ -172,6 +173,19 @@ def decide_doom(
         return ()
     was = BLOCKED.value
     return (e.TaskCancelled(event.task, event.agent, was, reason, "dependency_failed"),)
+
+
+def decide_dependents(
+    parent: str, children: Iterable[Task], rank_of: Callable[[Task], int], now: int
+) -> list[e.TaskReleased | e.TaskDelayed]:
+    """Let the dependents go at once that waited for the success of `parent` alone.
+
+    They are recorded with it, so that they are ready before anybody can give its slot away. Of many
+    these are the best `AT_ONCE_MAX` by rank; the rest are settled in the next turns of the loop.
+    """
+    free = [child for child in children if child.waits == {parent}]
+    best = nsmallest(AT_ONCE_MAX, free, key=lambda child: (rank_of(child), child.created_seq))
+    return [decide_freeing(child, now) for child in best]
 
 
 def check_cycles(

@@ -2,15 +2,16 @@
 
 An event is an immutable tuple with a `kind` (its name on disk) and a version `v`. Fields with a
 default may be absent on disk; a new optional field needs no new version, any other change does
-(docs/log_format.md). Facts about a task carry `task` and `agent` first. A `Record` is an event
-with its place in the log. Nothing here decides or does anything.
+(docs/reference/log_format.md). Facts about a task carry `task` and `agent` first. A `Record` is an
+event with its place in the log. Nothing here decides or does anything.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rota.domain import server_events as server
+from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
 
 ServerStarted = server.ServerStarted
 ServerStopped = server.ServerStopped
@@ -70,10 +71,9 @@ class BatchFinished(NamedTuple):
 class TaskSubmitted(NamedTuple):
     """A task was admitted.
 
-    The fields from `key` on are its `Plan` (rota.domain.task). `waits` are the dependencies that
-    had not succeeded yet: with any the task is blocked, with a `not_before` ahead it is scheduled,
-    else it is ready. With a `delay_ms`, `not_before` is so long after the submission; without, it
-    is a moment that the client named.
+    `waits` are the dependencies that had not succeeded yet: with any the task is blocked, with a
+    `not_before` ahead it is scheduled, else it is ready. `plan` is None if it asks for nothing
+    beyond the plain; on disk its fields lie among these.
     """
 
     task: str
@@ -91,19 +91,7 @@ class TaskSubmitted(NamedTuple):
     timeout_ms: int | None = None
     on_interrupt: str | None = None
     waits: list[str] | None = None
-    key: str | None = None
-    batch: str | None = None
-    parallelism: int | None = None
-    depends: dict[str, str] | None = None
-    retry: dict[str, Any] | None = None
-    queue_timeout_ms: int | None = None
-    not_before: int | None = None
-    preempt: bool | None = None
-    idempotency: str | None = None
-    digest: str | None = None
-    dedup: str | None = None
-    dedup_until: int | None = None
-    delay_ms: int | None = None
+    plan: Plan | None = None
 
 
 class TaskRejected(NamedTuple):
@@ -296,23 +284,8 @@ class DeliveryAbandoned(NamedTuple):
     error: str
 
 
-Event = (
-    ServerStarted
-    | ServerStopped
-    | ConfigChanged
-    | ActorFailed
-    | ClockStepped
-    | AgentPaused
-    | AgentResumed
-    | TypePaused
-    | TypeResumed
-    | SchedulerPaused
-    | SchedulerResumed
-    | BatchSubmitted
-    | BatchRejected
-    | RefusalsCounted
-    | BatchFinished
-    | TaskSubmitted
+TaskFact = (
+    TaskSubmitted
     | TaskRejected
     | TaskReleased
     | TaskDelayed
@@ -332,14 +305,40 @@ Event = (
     | DeliveryFailed
     | DeliveryAbandoned
 )
+"""The facts that carry `task` and `agent` first."""
+
+Event = (
+    ServerStarted
+    | ServerStopped
+    | ConfigChanged
+    | ActorFailed
+    | ClockStepped
+    | AgentPaused
+    | AgentResumed
+    | TypePaused
+    | TypeResumed
+    | SchedulerPaused
+    | SchedulerResumed
+    | BatchSubmitted
+    | BatchRejected
+    | RefusalsCounted
+    | BatchFinished
+    | TaskFact
+)
 """Every kind of fact; the codec's tables are made from this union."""
 
 
-class Record(NamedTuple):
-    """An event in its place: who caused it, when, and after what."""
+E_co = TypeVar("E_co", bound=Event, covariant=True)
+
+
+class Record(NamedTuple, Generic[E_co]):
+    """An event in its place: who caused it, when, and after what.
+
+    Whoever handles one kind of event says so: `Record[TaskFailed]`.
+    """
 
     seq: int
     at: int
-    event: Event
+    event: E_co
     by: str = ""
     cause: int = 0

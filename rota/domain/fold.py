@@ -1,8 +1,8 @@
 """The fold: what each event does to its task.
 
 `evolve` is total and deterministic: it accepts every event that was ever written and never looks
-at a clock. It changes the task in place, because a million of them are folded at every start;
-nobody but a projection may call it.
+at a clock. It changes the task in place, because a million of them are folded at every start: only
+who owns a task may call it, a projection or whoever rebuilds one from its records.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 from rota.domain import events as e
 from rota.domain.commands import PULL
 from rota.domain.packed import packed
+from rota.domain.plan import NO_PLAN
 from rota.domain.task import (
     ASSIGNED,
     BLAMELESS,
     BLOCKED,
     CANCELLED,
     FAILED,
-    NO_PLAN,
     READY,
     REJECTED,
     RUNNING,
     SCHEDULED,
     SUCCEEDED,
     Notes,
-    Plan,
     Task,
+    begin,
     lane_for,
     lane_of,
 )
@@ -34,13 +34,9 @@ from rota.domain.task import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PLAN_FROM = e.TaskSubmitted._fields.index("key")
-assert e.TaskSubmitted._fields[_PLAN_FROM:] == Plan._fields
 
-
-def born(record: e.Record) -> Task:
-    """Make the task that a `TaskSubmitted` or `TaskRejected` tells of."""
-    event: e.TaskSubmitted | e.TaskRejected = record.event  # type: ignore[assignment]
+def born(record: e.Record[e.TaskSubmitted | e.TaskRejected]) -> Task:
+    event = record.event
     task = Task.__new__(Task)
     task.id = event.task
     task.agent = event.agent
@@ -56,59 +52,52 @@ def born(record: e.Record) -> Task:
     task.created_at = task.ready_at = record.at
     task.created_seq = record.seq
     task.rank = event.priority
-    task.entry = task.attempt = task.token = task.assigned_at = task.started_at = 0
-    task.interruptions = task.next_at = task.spent_before = task.weight = task.begun_at = 0
-    task.revivals = 0
-    task.holds = False
-    task.result_json = task.error_details = task.notes = task.plan = task.waits = None
-    if type(event) is e.TaskSubmitted:
+    begin(task)
+    if isinstance(event, e.TaskSubmitted):
         task.executor = event.executor
         task.position = event.position
         task.timeout_ms = event.timeout_ms
         task.on_interrupt = event.on_interrupt
         task.state = READY
-        task.error = task.error_code = None
-        task.finished_at = task.ended_seq = 0
-        if event.waits is not None or event[_PLAN_FROM:] != NO_PLAN:
-            _plan(record, event, task)
+        if event.plan is not None or event.waits is not None:
+            _plan(event, task, record.at)
             return task
     else:
-        rejected: e.TaskRejected = event  # type: ignore[assignment]
         task.executor = PULL
         task.position = 0
         task.timeout_ms = task.on_interrupt = None
         task.state = REJECTED
-        task.error, task.error_code = rejected.error, rejected.code
+        task.error, task.error_code = event.error, event.code
         task.finished_at, task.ended_seq = record.at, record.seq
     task.lane = lane_of(task.executor, task.action)
     return task
 
 
-def _plan(record: e.Record, event: e.TaskSubmitted, task: Task) -> None:
+def _plan(event: e.TaskSubmitted, task: Task, at: int) -> None:
     """Give a task what it asked for beyond the plain."""
-    task.plan = Plan(*event[_PLAN_FROM:])  # type: ignore[arg-type]  # the same fields, in order
+    task.plan = plan = event.plan or NO_PLAN
     if event.waits:
         task.state = BLOCKED
         task.waits = set(event.waits)
-    elif event.not_before is not None and event.not_before > record.at:
+    elif plan.not_before is not None and plan.not_before > at:
         task.state = SCHEDULED
-        task.next_at = event.not_before
+        task.next_at = plan.not_before
     task.lane = lane_for(task)
 
 
-def _released(record: e.Record, task: Task) -> None:
+def _released(record: e.Record[e.TaskReleased], task: Task) -> None:
     task.state = READY
     task.ready_at = record.at
     task.next_at = 0
 
 
-def _delayed(record: e.Record, task: Task) -> None:
-    event: e.TaskDelayed = record.event  # type: ignore[assignment]
+def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
+    event = record.event
     task.state = SCHEDULED
     task.next_at = event.until
 
 
-def _revived(record: e.Record, task: Task) -> None:
+def _revived(record: e.Record[e.TaskRevived], task: Task) -> None:
     task.state = READY
     task.ready_at = record.at
     task.finished_at = task.ended_seq = task.next_at = task.interruptions = 0
@@ -117,8 +106,8 @@ def _revived(record: e.Record, task: Task) -> None:
     task.error = task.error_code = task.error_details = None
 
 
-def _assigned(record: e.Record, task: Task) -> None:
-    event: e.TaskAssigned = record.event  # type: ignore[assignment]
+def _assigned(record: e.Record[e.TaskAssigned], task: Task) -> None:
+    event = record.event
     task.state = ASSIGNED
     task.attempt = event.attempt
     task.token = record.seq
@@ -126,44 +115,44 @@ def _assigned(record: e.Record, task: Task) -> None:
     task.started_at = 0
 
 
-def _started(record: e.Record, task: Task) -> None:
+def _started(record: e.Record[e.TaskStarted], task: Task) -> None:
     task.state = RUNNING
     task.started_at = record.at
     task.begun_at = task.begun_at or record.at
 
 
-def _succeeded(record: e.Record, task: Task) -> None:
-    event: e.TaskSucceeded = record.event  # type: ignore[assignment]
+def _succeeded(record: e.Record[e.TaskSucceeded], task: Task) -> None:
+    event = record.event
     task.state = SUCCEEDED
     task.finished_at, task.ended_seq = record.at, record.seq
     task.result_json = packed(event.result)
     task.error = task.error_code = task.error_details = None
 
 
-def _failed(record: e.Record, task: Task) -> None:
-    event: e.TaskFailed = record.event  # type: ignore[assignment]
+def _failed(record: e.Record[e.TaskFailed], task: Task) -> None:
+    event = record.event
     task.state = FAILED
     task.finished_at, task.ended_seq = record.at, record.seq
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
-def _attempt_failed(record: e.Record, task: Task) -> None:
-    event: e.AttemptFailed = record.event  # type: ignore[assignment]
+def _attempt_failed(record: e.Record[e.AttemptFailed], task: Task) -> None:
+    event = record.event
     task.state = SCHEDULED
     task.next_at = event.next_at
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
-def _expired(record: e.Record, task: Task) -> None:
-    event: e.TaskExpired = record.event  # type: ignore[assignment]
+def _expired(record: e.Record[e.TaskExpired], task: Task) -> None:
+    event = record.event
     task.state = FAILED
     task.finished_at, task.ended_seq = record.at, record.seq
     task.error, task.error_code = event.error, f"{event.clock}_exceeded"
     task.error_details = None
 
 
-def _cancelled(record: e.Record, task: Task) -> None:
-    event: e.TaskCancelled = record.event  # type: ignore[assignment]
+def _cancelled(record: e.Record[e.TaskCancelled], task: Task) -> None:
+    event = record.event
     task.state = CANCELLED
     task.finished_at, task.ended_seq = record.at, record.seq
     task.error = task.error_code = task.error_details = None
@@ -171,8 +160,8 @@ def _cancelled(record: e.Record, task: Task) -> None:
         task.error, task.error_code = event.reason, event.code or "cancelled"
 
 
-def _interrupted(record: e.Record, task: Task) -> None:
-    event: e.AttemptInterrupted = record.event  # type: ignore[assignment]
+def _interrupted(record: e.Record[e.AttemptInterrupted], task: Task) -> None:
+    event = record.event
     task.state = READY
     task.ready_at = record.at
     task.attempt -= 1
@@ -180,19 +169,19 @@ def _interrupted(record: e.Record, task: Task) -> None:
         task.interruptions += 1
 
 
-def _logged(record: e.Record, task: Task) -> None:
-    event: e.TaskLogged = record.event  # type: ignore[assignment]
+def _logged(record: e.Record[e.TaskLogged], task: Task) -> None:
+    event = record.event
     notes = task.notes or Notes()
     task.notes = notes._replace(lines=notes.lines + len(event.lines))
 
 
-def _progressed(record: e.Record, task: Task) -> None:
-    event: e.TaskProgressed = record.event  # type: ignore[assignment]
+def _progressed(record: e.Record[e.TaskProgressed], task: Task) -> None:
+    event = record.event
     notes = task.notes or Notes()
     task.notes = notes._replace(reports=notes.reports + 1, progress=event.progress)
 
 
-FOLDS: dict[type[Any], Callable[[e.Record, Task], None]] = {
+FOLDS: dict[type[Any], Callable[[e.Record[Any], Task], None]] = {
     e.TaskReleased: _released,
     e.TaskDelayed: _delayed,
     e.TaskRevived: _revived,
@@ -246,7 +235,7 @@ def carry_over(task: Task, by_us: int) -> None:
         task.plan = plan
 
 
-def evolve(task: Task, record: e.Record) -> None:
+def evolve(task: Task, record: e.Record[e.Event]) -> None:
     """Fold one event into the task; events that say nothing of its state leave it as it is."""
     fold = FOLDS.get(type(record.event))
     if fold is not None:

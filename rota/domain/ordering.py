@@ -26,7 +26,6 @@ class LaneOrder:
     __slots__ = ("_heap", "live")
 
     def __init__(self) -> None:
-        """Start empty."""
         self._heap: list[tuple[int, int, int, Task]] = []
         self.live = 0
 
@@ -43,7 +42,6 @@ class LaneOrder:
             heapify(self._heap)
 
     def head(self) -> Task | None:
-        """Give the task whose turn it is in this lane."""
         heap = self._heap
         while heap:
             _, _, entry, task = heap[0]
@@ -67,13 +65,11 @@ class AgentOrder:
     __slots__ = ("lanes", "since", "waiting")
 
     def __init__(self, since: int) -> None:
-        """Start empty, waiting since `since`."""
         self.lanes: dict[Lane, LaneOrder] = {}
         self.since = since
         self.waiting = 0
 
     def push(self, task: Task) -> None:
-        """Queue a task."""
         lane = self.lanes.get(task.lane)
         if lane is None:
             lane = self.lanes[task.lane] = LaneOrder()
@@ -81,7 +77,6 @@ class AgentOrder:
         self.waiting += 1
 
     def left(self, task: Task) -> None:
-        """Note that a task of this agent no longer waits."""
         lane = self.lanes[task.lane]
         lane.left()
         if not lane.live:
@@ -89,6 +84,5 @@ class AgentOrder:
         self.waiting -= 1
 
     def head(self, lane: Lane) -> Task | None:
-        """Give the task whose turn it is in a lane."""
         order = self.lanes.get(lane)
         return order.head() if order is not None else None

@@ -29,7 +29,6 @@ def packed(value: Any) -> bytes | None:
 
 
 def unpacked(text: bytes | None) -> Any:
-    """Give the value of a text."""
     return None if text is None else orjson.loads(text)
 
 

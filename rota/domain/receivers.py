@@ -39,7 +39,6 @@ class Receiver(Generic[T]):
     __slots__ = ("active", "doubt", "name", "standing", "waiting")
 
     def __init__(self, name: str) -> None:
-        """Start unknown."""
         self.name = name
         self.waiting: deque[T] = deque()
         self.active = 0
@@ -62,7 +61,6 @@ class Receivers(Generic[T]):
     """All hosts, and whose turn it is."""
 
     def __init__(self, *, per_host_max: int, parallel_max: int) -> None:
-        """Send so many at once to one host, and so many to all."""
         assert per_host_max > 0
         assert parallel_max > 0
         self._per_host_max = per_host_max
@@ -76,7 +74,6 @@ class Receivers(Generic[T]):
         self.active = 0
 
     def add(self, host: str, item: T) -> None:
-        """Have something wait for its turn."""
         receiver = self._hosts.get(host)
         if receiver is None:
             receiver = self._hosts[host] = Receiver(host)

@@ -21,24 +21,21 @@ class Refusals:
     __slots__ = ("_recorded", "_since", "agents", "batches", "others", "tasks")
 
     def __init__(self) -> None:
-        """Start with none."""
         self._since = self._recorded = 0
         self.clear()
 
     def clear(self) -> None:
-        """Begin to count anew."""
         self.tasks = self.batches = self.others = 0
         self.agents: dict[str, int] = {}
 
-    def has_room(self, now: int) -> bool:
-        """Whether one more refusal is recorded now; if not, it is to be counted."""
+    def take_room(self, now: int) -> bool:
+        """Take the room of one more record, if this second has any; if not, it is to be counted."""
         if not 0 <= now - self._since < WINDOW_US:
             self._since, self._recorded = now, 0
         self._recorded += 1
         return self._recorded <= RECORDS_PER_S
 
     def count_task(self, agent: str) -> None:
-        """Count a task that gets no record."""
         self.tasks += 1
         if agent in self.agents or len(self.agents) < AGENTS_NAMED_MAX:
             self.agents[agent] = self.agents.get(agent, 0) + 1
@@ -46,11 +43,9 @@ class Refusals:
             self.others += 1
 
     def count_batch(self) -> None:
-        """Count a batch that gets no record."""
         self.batches += 1
 
     def fact(self) -> RefusalsCounted | None:
-        """Give what was counted, as a fact."""
         if not self.tasks and not self.batches:
             return None
         return RefusalsCounted(self.tasks, self.agents, self.others, self.batches)

@@ -9,59 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from rota.domain.batch import FATES, Batch
-from rota.domain.task import ROW, Task
+from rota.domain.task import EMPTY, ROW, Task
 
-_NUMBERS = frozenset(
-    {
-        "assigned_at",
-        "attempt",
-        "created_at",
-        "created_seq",
-        "ended_seq",
-        "entry",
-        "finished_at",
-        "interruptions",
-        "next_at",
-        "position",
-        "priority",
-        "ready_at",
-        "revivals",
-        "spent_before",
-        "started_at",
-        "token",
-        "weight",
-    }
-)
 _MARKS = frozenset({"entry", "holds", "waits", "weight"})
 """What the projections write on a task; one that is restored is in none of them."""
 
 
 def fields_of_task(task: Task) -> dict[str, Any]:
-    """Write a task down."""
     values = zip(ROW, task.to_row(), strict=True)
     return {name: value for name, value in values if value and name not in _MARKS}
 
 
 def restored_task(fields: dict[str, Any]) -> Task:
-    """Make the task that was written down."""
-    row = [fields.get(name, _empty(name)) for name in ROW]
+    row = [fields.get(name, EMPTY[name]) for name in ROW]
     return Task.from_row(row)
 
 
-def _empty(name: str) -> Any:
-    if name == "holds":
-        return False
-    return 0 if name in _NUMBERS else "" if name == "by" else None
-
-
 def fields_of_batch(batch: Batch) -> dict[str, Any]:
-    """Write a batch down."""
     values = zip(Batch.__slots__, batch.to_row(), strict=True)
     return {name: value for name, value in values if value}
 
 
 def restored_batch(fields: dict[str, Any]) -> Batch:
-    """Make the batch that was written down."""
     empty = {"finished_at": 0, "finished_seq": 0, "by": "", "tasks": [], "created_at": 0}
     batch = Batch.from_row([fields.get(name, empty.get(name)) for name in Batch.__slots__])
     batch.fates = {**dict.fromkeys(FATES, 0), **(batch.fates or {})}  # its own, to count on in

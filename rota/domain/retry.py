@@ -69,7 +69,6 @@ class RetryPolicy(NamedTuple):
         return not classes_of(outcome.code, outcome.details).isdisjoint(self.retry_on)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write what differs from the defaults, for an event."""
         default = RetryPolicy()
         return {
             name: value for name, value in self._asdict().items() if value != getattr(default, name)
@@ -91,7 +90,6 @@ def classes_of(code: str, details: dict[str, Any] | None) -> set[str]:
 def decide_failure(
     task: Task, outcome: Outcome, now: int, draw: float
 ) -> e.AttemptFailed | e.TaskFailed:
-    """Try a failed attempt again if the task's policy says so; else fail the task."""
     plan = task.plan
     given = plan.retry if plan is not None else None
     head = (task.id, task.agent, task.attempt, outcome.code, outcome.error)

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 class ServerStarted(NamedTuple):
     """A server opened the log; `settings` are the limits in force from here on.
 
-    `resumed` marks one that had it open already and went on after the log had failed.
+    `resumed` marks one that had it open already and went on after the log had failed. `rules` are
+    those of intake, written out; None if they are what they were.
     """
 
     version: str
     settings: dict[str, Any]
     replayed_to: int = 0
     resumed: bool | None = None
+    rules: dict[str, Any] | None = None
 
 
 class ServerStopped(NamedTuple):
@@ -27,11 +29,15 @@ class ServerStopped(NamedTuple):
 
 
 class ConfigChanged(NamedTuple):
-    """Limits changed at run time; `settings` is the whole set in force from here on."""
+    """Limits or rules changed at run time; `settings` are all limits in force from here on.
+
+    `changed` names the limits that changed. `rules` are those of intake; None if they did not.
+    """
 
     settings: dict[str, Any]
     changed: list[str]
     source: str
+    rules: dict[str, Any] | None = None
 
 
 class ActorFailed(NamedTuple):

@@ -1,7 +1,8 @@
 """Records to bytes and back, with versions.
 
 The body is one JSON object `{seq, at, kind, v, task?, agent?, by?, cause?, data}`. `task` and
-`agent` are lifted out of the event; absent and None fields are left out. A body of an old version
+`agent` are lifted out of the event; absent and None fields are left out; a task's plan is laid out
+among the other fields of its `task_submitted`. A body of an old version
 goes through its upcasters, pure functions on the parsed object, until it is of the newest; one of
 an unknown kind or a newer version is refused by name, never skipped.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 import orjson
 
 from rota.domain import events as e
+from rota.domain.plan import Plan
 from rota.errors import LogCorrupt, LogTooNew, NotWritable
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 
 _LIFTED = ("task", "agent")
+_PLAN = "plan"
+_OUTSIDE = frozenset({*_LIFTED, _PLAN})
+_WISHES = frozenset(Plan._fields)
 _new: Any = tuple.__new__
 
 
@@ -46,10 +51,15 @@ _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str]
         kind,
         VERSIONS[kind],
         tuple(name for name in _LIFTED if name in cls._fields),
-        tuple((i, name) for i, name in enumerate(cls._fields) if name not in _LIFTED),
+        tuple((i, name) for i, name in enumerate(cls._fields) if name not in _OUTSIDE),
     )
     for cls, kind in KINDS.items()
 }
+FIELDS: dict[str, tuple[str, ...]] = {
+    kind: (*(n for n in cls._fields if n != _PLAN), *(Plan._fields if _PLAN in cls._fields else ()))
+    for kind, cls in CLASSES.items()
+}
+"""The fields of each kind as they are named on disk."""
 _TASK_FIRST = ("task", "agent")
 _ABOUT_BATCHES = frozenset({e.BatchSubmitted, e.BatchRejected, e.BatchFinished})
 
@@ -81,12 +91,30 @@ class _Reader:
         return tuple(values)
 
 
+class _PlanReader(_Reader):
+    """How a class is read whose last field is a plan, laid out among the others."""
+
+    __slots__ = ()
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__(cls)
+        assert self.optional[-1] == _PLAN, cls
+        self.known = self.known - {_PLAN} | _WISHES
+
+    def values(self, raw: dict[str, Any], data: dict[str, Any]) -> tuple[Any, ...]:
+        values = super().values(raw, data)
+        if data.keys().isdisjoint(_WISHES):
+            return values
+        return (*values[:-1], _new(Plan, map(data.get, Plan._fields)))
+
+
 _READERS: dict[tuple[str, int], _Reader] = {
-    (kind, VERSIONS[kind]): _Reader(cls) for kind, cls in CLASSES.items()
+    (kind, VERSIONS[kind]): _PlanReader(cls) if _PLAN in cls._fields else _Reader(cls)
+    for kind, cls in CLASSES.items()
 }
 
 
-def encode(record: e.Record) -> bytes:
+def encode(record: e.Record[e.Event]) -> bytes:
     """Write a record as its body. Raises NotWritable."""
     seq, at, fact, by, cause = record
     event: tuple[Any, ...] = fact
@@ -109,14 +137,16 @@ def encode(record: e.Record) -> bytes:
         body["by"] = by
     if cause:
         body["cause"] = cause
-    body["data"] = {name: value for i, name in fields if (value := event[i]) is not None}
+    body["data"] = data = {name: value for i, name in fields if (value := event[i]) is not None}
+    if type(fact) is e.TaskSubmitted and fact.plan is not None:
+        data |= {n: value for n, value in fact.plan._asdict().items() if value is not None}
     try:
         return orjson.dumps(body)
     except TypeError as error:
         raise NotWritable(str(error)) from error
 
 
-def decode(body: bytes) -> e.Record:
+def decode(body: bytes) -> e.Record[e.Event]:
     """Read a body as a record of today's classes. Raises LogCorrupt or LogTooNew."""
     try:
         raw = orjson.loads(body)
@@ -132,7 +162,7 @@ def decode(body: bytes) -> e.Record:
         event = _new(reader.cls, values)
         record = (raw["seq"], raw["at"], event, raw.get("by", ""), raw.get("cause", 0))
         # Past a NamedTuple's own constructor, which costs more than the tuple itself.
-        return cast("e.Record", _new(e.Record, record))
+        return cast("e.Record[e.Event]", _new(e.Record, record))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return _refuse(body, repr(error))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
-    from rota.eventlog.port import EventLog, Snapshot, Stored
+    from rota.eventlog.port import LogWriter, Snapshot, Stored
 
 logger = logging.getLogger("rota.committer")
 
@@ -66,7 +66,7 @@ class Committer(pykka.ThreadingActor):
 
     def __init__(
         self,
-        log: EventLog,
+        log: LogWriter,
         epoch: int,
         outbox: deque[list[Stored]],
         report: Callable[[Committed | CommitFailed], None],
@@ -80,7 +80,6 @@ class Committer(pykka.ThreadingActor):
         self._failed = False
 
     def on_receive(self, message: Any) -> None:
-        """Write what waits, or do what is asked."""
         if isinstance(message, Wake):
             self._commit()
         elif isinstance(message, Run):
@@ -101,7 +100,6 @@ class Committer(pykka.ThreadingActor):
             self._report(Committed(records[-1].seq, len(records)))
 
     def _drain(self) -> list[Stored]:
-        """Take everything that waits."""
         records: list[Stored] = []
         while self._outbox and len(records) < GROUP_RECORDS_MAX:
             records += self._outbox.popleft()
@@ -110,7 +108,7 @@ class Committer(pykka.ThreadingActor):
         return records
 
 
-def keep(log: EventLog, snapshot: Snapshot, done: Callable[[], None]) -> None:
+def keep(log: LogWriter, snapshot: Snapshot, done: Callable[[], None]) -> None:
     """Keep a snapshot, in a thread that is not the committer's (a failure changes nothing)."""
     try:
         log.save_snapshot(snapshot)

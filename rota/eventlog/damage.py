@@ -12,7 +12,6 @@ RESTORE = "restore the data folder from a copy; `rota verify` checks one"
 
 
 def broken(seq: int) -> LogCorrupt:
-    """Say that a record is not what was written."""
     return LogCorrupt(seq, f"record {seq} does not match its digest", hint=RESTORE)
 
 
@@ -22,7 +21,6 @@ def missing(seq: int) -> LogCorrupt:
 
 
 def misled(seq: int) -> LogCorrupt:
-    """Say that the index names a record that is not there."""
     return LogCorrupt(seq, f"record {seq} is missing, which the index names", hint=RESTORE)
 
 

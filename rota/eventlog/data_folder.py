@@ -32,7 +32,6 @@ _ADVICE = {
 
 
 def advice_for(error: OSError) -> str:
-    """Say what to do about a folder that cannot be used."""
     return _ADVICE.get(error.errno or 0, "check that it exists and is writable")
 
 
@@ -65,7 +64,6 @@ class DataFolder:
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Let go of the folder."""
         if self._lock_fd >= 0:
             if self._is_mine:
                 os.ftruncate(self._lock_fd, 0)

@@ -29,7 +29,6 @@ _SEQ = struct.Struct(">Q")
 
 
 def rows_of(records: Sequence[Stored]) -> list[tuple[bytes, bytes]]:
-    """Give the rows that records add to the index."""
     return [
         (_SEQ.pack(record.seq), task.encode())
         for record in records

@@ -1,16 +1,15 @@
 """The event log on disk: one LMDB environment in one folder.
 
 With lmdb_environment.py, which opens the file, the only one that knows LMDB. One writer thread.
-`append` is one transaction and one sync: when it
-returns, the records are on the disk. A full map is grown and the transaction repeated; any other
-error leaves the log as it was, and the caller must `reopen` before it writes again. Reads are
-short and verify the chain; a lock keeps them out while the map is grown.
+`append` is one transaction and one sync: when it returns, the records are on the disk. A full map
+is grown and the transaction repeated; any other error leaves the log as it was, and the caller must
+`reopen` before it writes again. Reads are short, verify the chain, and may be in any thread; a gate
+keeps them out while the map is grown or the file is opened anew.
 """
 
 from __future__ import annotations
 
 import struct
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from rota.eventlog.lmdb_environment import open_databases, open_environment, tra
 from rota.eventlog.page_check import PageCheck
 from rota.eventlog.port import READ_BYTES_MAX, Head, Stored
 from rota.eventlog.snapshot_files import SnapshotFiles
+from rota.eventlog.turnstile import Turnstile
 from rota.eventlog.upgrades import upgrade
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MAP_BYTES = 16 << 30
 MAP_BYTES_MAX = 1 << 46
 PROBE_BYTES = 256 << 10
+CLOSE_S = 5.0
+"""How long whoever still reads is waited for when the log is closed."""
 
 _SEQ = struct.Struct(">Q")
 _new: Any = tuple.__new__  # past a NamedTuple's own constructor, for a million records
@@ -57,7 +59,7 @@ class LmdbLog:
         self.folder = Path(folder)
         self._readonly = readonly
         self._map_bytes = map_bytes
-        self._guard = threading.Lock()
+        self.turnstile = Turnstile()
         self._held: DataFolder | None = None
         self._env: Any = None
         self._snapshots = SnapshotFiles(self.folder, readonly=readonly)
@@ -152,7 +154,7 @@ class LmdbLog:
                     msg = f"the log has reached its largest size, {MAP_BYTES_MAX} bytes"
                     raise LogUnusable(msg) from error
                 self._map_bytes *= 2
-                with self._guard:
+                with self.turnstile.alone():
                     self._env.set_mapsize(self._map_bytes)
             except lmdb.Error as error:
                 raise translated("the log does not accept writes", error) from error
@@ -160,7 +162,6 @@ class LmdbLog:
                 return
 
     def claim(self) -> int:
-        """Become the writer: raise the epoch."""
         epoch = self.epoch() + 1
 
         def put(txn: Any) -> None:
@@ -173,7 +174,7 @@ class LmdbLog:
     def reopen(self) -> Head:
         """Open anew after a failed append and prove, with a synced write, that it works."""
         try:
-            with self._guard:
+            with self.turnstile.alone():
                 self._close_environment()
                 self._open()
         except OSError as error:
@@ -188,7 +189,7 @@ class LmdbLog:
     # -- reading -----------------------------------------------------------------------------
 
     def environment(self) -> Any:
-        """Give the open environment; for this module, under the guard."""
+        """Give the open environment; for this module, inside the turnstile."""
         if self._env is None:
             msg = "the log is being reopened"
             raise LogUnusable(msg)
@@ -198,7 +199,6 @@ class LmdbLog:
         return _Reading(self)
 
     def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
-        """Give up to `limit` verified records after `after` (fewer, if they are large)."""
         found: list[Stored] = []
         size = 0
         with self._reading() as txn:
@@ -236,7 +236,6 @@ class LmdbLog:
     def read_task(
         self, task_id: str, limit: int, after: int = 0, bytes_max: int = READ_BYTES_MAX
     ) -> list[Stored]:
-        """Give the verified records of one task, oldest first."""
         found: list[Stored] = []
         size = 0
         with self._reading() as txn:
@@ -260,7 +259,6 @@ class LmdbLog:
         return found
 
     def has_task(self, task_id: str) -> bool:
-        """Whether any record is indexed under this task."""
         with self._reading() as txn:
             return txn.get(task_id.encode()[:511] or b"\0", db=self._db["by_task"]) is not None
 
@@ -287,7 +285,6 @@ class LmdbLog:
             }
 
     def head(self) -> Head:
-        """Give the last durable record's seq and digest."""
         with self._reading() as txn:
             cursor, count = txn.cursor(self._db["events"]), txn.stat(self._db["events"])["entries"]
             head = Head(0, GENESIS)
@@ -298,14 +295,12 @@ class LmdbLog:
             return head
 
     def epoch(self) -> int:
-        """Give the epoch under which appends are accepted now."""
         with self._reading() as txn:
             return int(txn.get(b"epoch", b"0", db=self._db["meta"]))
 
     # -- snapshots ---------------------------------------------------------------------------
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, dropping all but the newest two; may be called in any thread."""
         try:
             self._snapshots.save(snapshot)
         except OSError as error:
@@ -313,30 +308,35 @@ class LmdbLog:
             raise LogUnusable(msg) from error
 
     def load_snapshots(self) -> list[Snapshot]:
-        """Give the snapshots that are whole, newest first."""
         return self._snapshots.load()
 
     def close(self) -> None:
-        """Close the environment and let go of the folder."""
-        self._close_environment()
+        """Close the environment and let go of the folder.
+
+        Under a read that hangs it is left open: closing it would crash the process.
+        """
+        with self.turnstile.alone(CLOSE_S) as is_alone:
+            if is_alone:
+                self._close_environment()
+            self._env = None
         if self._held is not None:
             self._held.close()
 
 
 class _Reading:
-    """One short read transaction, under the guard; LMDB's own errors become ours."""
+    """One short read transaction, inside the turnstile; LMDB's own errors become ours."""
 
-    __slots__ = ("_guard", "_log", "_txn")
+    __slots__ = ("_log", "_txn")
 
     def __init__(self, log: LmdbLog) -> None:
-        self._log, self._guard = log, log._guard  # noqa: SLF001 - two halves of one thing
+        self._log = log
 
     def __enter__(self) -> Any:
-        self._guard.acquire()
+        self._log.turnstile.enter()
         try:
             self._txn = self._log.environment().begin()
         except BaseException as error:
-            self._guard.release()
+            self._log.turnstile.leave()
             self._translate(error)
             raise
         return self._txn
@@ -350,7 +350,7 @@ class _Reading:
         try:
             self._txn.abort()
         finally:
-            self._guard.release()
+            self._log.turnstile.leave()
         self._translate(error)
 
 

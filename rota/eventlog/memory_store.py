@@ -23,7 +23,6 @@ class MemoryLog:
     """A list of records with the manners of a log."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._records: list[Stored] = []
         self._by_task: dict[str, list[int]] = {}
         self._failed: list[tuple[int, str]] = []
@@ -53,54 +52,44 @@ class MemoryLog:
                     self._failed.append((record.seq, record.task))
 
     def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
-        """Give up to `limit` records after `after`."""
         return _up_to(self._records[max(after, 0) : max(after, 0) + limit], bytes_max)
 
     def read_task(
         self, task_id: str, limit: int, after: int = 0, bytes_max: int = READ_BYTES_MAX
     ) -> list[Stored]:
-        """Give the records of one task."""
         own = self._by_task.get(task_id, [])
         first = bisect_right(own, after)
         return _up_to([self._records[seq - 1] for seq in own[first : first + limit]], bytes_max)
 
     def has_task(self, task_id: str) -> bool:
-        """Whether any record is indexed under this task."""
         return task_id in self._by_task
 
     def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
-        """Give the newest failures before `seq`."""
         end = bisect_left(self._failed, (seq,))
         return self._failed[max(0, end - limit) : end][::-1]
 
     def known_of(self, task_ids: Sequence[str]) -> set[str]:
-        """Give those under which any record is indexed."""
         return {task_id for task_id in task_ids if task_id in self._by_task}
 
     def head(self) -> Head:
-        """Give the last record's seq and digest."""
         if not self._records:
             return Head(0, GENESIS)
         last = self._records[-1]
         return Head(last.seq, last.digest)
 
     def epoch(self) -> int:
-        """Give the epoch under which appends are accepted now."""
         return self._epoch
 
     def claim(self) -> int:
-        """Become the writer."""
         self._epoch += 1
         return self._epoch
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, dropping all but the newest two."""
         kept = [old for old in self._snapshots if old.seq != snapshot.seq]
         self._snapshots = sorted([*kept, snapshot], key=lambda each: -each.seq)
         del self._snapshots[_SNAPSHOTS_KEPT:]
 
     def load_snapshots(self) -> list[Snapshot]:
-        """Give the snapshots, newest first."""
         return list(self._snapshots)
 
     def reopen(self) -> Head:

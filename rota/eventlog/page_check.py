@@ -45,7 +45,6 @@ class PageCheck:
     """One look at one file. Raises LogCorrupt."""
 
     def __init__(self, path: Path) -> None:
-        """Look at `path`."""
         self._path = path
         self._trees: list[_Tree] = []
         self.pages = 0

@@ -2,8 +2,8 @@
 
 A log is append-only, numbered from 1 without gaps, and hash-chained. `append` returns only when
 the records are durable, and all of them are or none is. Reads give only what is durable, and
-verify the digest of what they give. tests/support/eventlog_suite.py holds every implementation
-to this.
+verify the digest of what they give. Whoever only reads is given the reader, whoever only writes the
+writer. tests/support/eventlog_suite.py holds every implementation to this.
 """
 
 from __future__ import annotations
@@ -42,12 +42,8 @@ class Snapshot(NamedTuple):
     blob: bytes | bytearray
 
 
-class EventLog(Protocol):
-    """An append-only, chained, durable sequence of records."""
-
-    def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
-        """Make the records durable after `expected_seq`, under the writer's `epoch`."""
-        ...
+class LogReader(Protocol):
+    """The reading half: what is durable, verified. May be used in any thread."""
 
     def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
         """Give up to `limit` verified records after `after`. Raises LogCorrupt.
@@ -66,6 +62,10 @@ class EventLog(Protocol):
         """Whether any record is indexed under this task."""
         ...
 
+    def known_of(self, task_ids: Sequence[str]) -> set[str]:
+        """Give those under which any record is indexed."""
+        ...
+
     def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
         """Give (seq, task) of up to `limit` records before `seq` by which a task failed.
 
@@ -73,12 +73,20 @@ class EventLog(Protocol):
         """
         ...
 
-    def known_of(self, task_ids: Sequence[str]) -> set[str]:
-        """Give those under which any record is indexed."""
-        ...
-
     def head(self) -> Head:
         """Give the last durable record's seq and digest."""
+        ...
+
+    def load_snapshots(self) -> list[Snapshot]:
+        """Give the snapshots, newest first; damaged ones are left out."""
+        ...
+
+
+class LogWriter(Protocol):
+    """The writing half, for the one thread that writes; snapshots may be kept in another."""
+
+    def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
+        """Make the records durable after `expected_seq`, under the writer's `epoch`."""
         ...
 
     def epoch(self) -> int:
@@ -93,14 +101,15 @@ class EventLog(Protocol):
         """Keep a snapshot, dropping all but the newest two."""
         ...
 
-    def load_snapshots(self) -> list[Snapshot]:
-        """Give the snapshots, newest first; damaged ones are left out."""
-        ...
-
     def reopen(self) -> Head:
-        """After a failed append: open anew, check that writing works, give the head."""
+        """After a failed append: open anew, check that writing works, give the head.
+
+        Whoever reads at that moment is waited for; whoever wants to waits, or gets LogUnusable.
+        """
         ...
 
-    def close(self) -> None:
-        """Let go of the log."""
-        ...
+    def close(self) -> None: ...
+
+
+class EventLog(LogReader, LogWriter, Protocol):
+    """Both halves: an append-only, chained, durable sequence of records."""

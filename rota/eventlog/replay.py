@@ -7,21 +7,20 @@ callback; who draws the bar is the caller's business.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rota.domain.events import ClockStepped
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rota.domain.events import Record
-    from rota.eventlog.port import EventLog, Stored
+    from rota.domain.events import Event, Record
+    from rota.eventlog.port import LogReader, Stored
 
 PAGE_RECORDS = 2000
 
 
-def pages(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[list[Stored]]:
+def pages(log: LogReader, after: int = 0, until_seq: int | None = None) -> Iterator[list[Stored]]:
     """Give the verified records after `after`, up to and with `until_seq`, a page at a time."""
     while until_seq is None or after < until_seq:
         limit = PAGE_RECORDS if until_seq is None else min(PAGE_RECORDS, until_seq - after)
@@ -32,51 +31,49 @@ def pages(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterat
         after = page[-1].seq
 
 
-def stored(log: EventLog, after: int = 0, until_seq: int | None = None) -> Iterator[Stored]:
+def stored(log: LogReader, after: int = 0, until_seq: int | None = None) -> Iterator[Stored]:
     """Give the same one by one."""
     for page in pages(log, after, until_seq):
         yield from page
 
 
-def stored_of(log: EventLog, task_id: str, after: int = 0) -> Iterator[Stored]:
+def stored_of(log: LogReader, task_id: str, after: int = 0) -> Iterator[Stored]:
     """Give the verified records of one task after `after`, oldest first, read a page at a time."""
     while page := log.read_task(task_id, PAGE_RECORDS, after):
         yield from page
         after = page[-1].seq
 
 
-def replay_task(log: EventLog, task_id: str, after: int = 0) -> Iterator[Record]:
+def replay_task(log: LogReader, task_id: str, after: int = 0) -> Iterator[Record[Any]]:
     """Give the same, decoded."""
     for item in stored_of(log, task_id, after):
         yield decode(item.body)
 
 
-def seq_at(log: EventLog, at: int) -> int:
-    """Give the last seq up to a moment, by the clock that the log ends with.
+def seq_at(log: LogReader, at: int) -> int:
+    """Give the last seq whose record is dated a moment or before, by its own clock.
 
-    Where the clock was set, the records before are taken as it would have dated them.
+    This goes through all records since, for whoever has nothing but the log; a server bisects
+    (sight/past).
     """
-    end, carried = log.head().seq, 0
+    end = log.head().seq
     while end > 0:
         page = log.read(max(0, end - PAGE_RECORDS), min(end, PAGE_RECORDS))
         for item in reversed(page):
-            record = decode(item.body)
-            if record.at + carried <= at:
+            if decode(item.body).at <= at:
                 return item.seq
-            if type(record.event) is ClockStepped:
-                carried += record.event.now - record.event.was
         end -= len(page)
     return 0
 
 
 def replay(
-    log: EventLog,
+    log: LogReader,
     after: int = 0,
     *,
     until_seq: int | None = None,
     until_at: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Record]:
+) -> Iterator[Record[Event]]:
     """Give the decoded records after `after`, up to a seq or a moment."""
     if until_at is not None:
         last = seq_at(log, until_at)

@@ -43,8 +43,7 @@ class BuiltinExecutor:
         return Outcome(ok=False, code="unknown_action", error=error)
 
     async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
-        """Sleep."""
-        del tell
+        del tell  # only `sleep` comes here: all else has its outcome from `run_now`
         ms = attempt.params.get("ms", 0)
         if not isinstance(ms, int | float) or isinstance(ms, bool) or not 0 <= ms <= SLEEP_MS_MAX:
             error = f"params.ms must be a number from 0 to {SLEEP_MS_MAX}"

@@ -1,9 +1,11 @@
 """Make one delivery attempt of a callback.
 
-A URL, headers and a body go in; a `CallbackOutcome` comes out, whatever the receiver does. The
-attempt resolves through the guard and goes out on a connection to an address that passed
-(`pinned.py`). The status line decides: of the answer's body at most 4 KiB are read, and nothing of
-it is kept. How many at once, when to try again, and recording what happened, are left to others.
+A URL, headers and a body go in; a `DeliveryReport` comes out, whatever the receiver does. It is
+final if the guard said no or the receiver is gone for good; a name that did not resolve is an
+ordinary failure. The attempt resolves through the guard and goes out on a connection to an address
+that passed (`pinned.py`). The status line decides: of the answer's body at most 4 KiB are read, and
+nothing of it is kept. How many at once, when to try again, and recording what happened, are left
+to others.
 """
 
 from __future__ import annotations
@@ -11,21 +13,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
 import io
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import aiohttp
 from multidict import CIMultiDict
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
 from yarl import URL
 
 from rota import __version__
 from rota.clock import US_PER_S, Clock, perf_s
+from rota.domain.delivery import DeliveryReport
 from rota.errors import CallbackRefused, ConfigError
 from rota.executors.guard import CallbackTarget, CallbackUnresolved
 from rota.executors.pinned import PinnedConnector, pinned_to
@@ -52,44 +55,26 @@ _NOT_THE_CALLERS = (
 )
 
 
-class CallbackOutcome(NamedTuple):
-    """What became of one attempt.
-
-    `refused` means that the guard said no, so that trying again is pointless; a name that did
-    not resolve is an ordinary failure. `status` is 0 when there was no answer.
-    """
-
-    ok: bool
-    status: int = 0
-    error: str = ""
-    retry_after_s: float | None = None
-    gone: bool = False
-    refused: bool = False
-    duration_ms: int = 0
+def sign(signers: Sequence[Webhook], delivery_id: str, timestamp_s: int, body: bytes) -> str:
+    """Sign a delivery as Standard Webhooks do, once for every secret."""
+    moment, text = datetime.fromtimestamp(timestamp_s, UTC), body.decode()
+    return " ".join(signer.sign(delivery_id, moment, text) for signer in signers)
 
 
-def sign(secret: str | Sequence[str], delivery_id: str, timestamp_s: int, body: bytes) -> str:
-    """Sign a delivery as Standard Webhooks do, once for every secret. Raises ValueError."""
-    secrets = (secret,) if isinstance(secret, str) else secret
-    signed = f"{delivery_id}.{timestamp_s}.".encode() + body
-    digests = (hmac.digest(_key(each), signed, hashlib.sha256) for each in secrets)
-    return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)
-
-
-def check_secrets(secrets: Sequence[str]) -> None:
-    """Refuse secrets that cannot sign. Raises ConfigError."""
+def signers_of(secrets: Sequence[str]) -> tuple[Webhook, ...]:
+    """Give what signs with each secret. Raises ConfigError."""
     try:
-        empty = not all(_key(secret) for secret in secrets)
+        return tuple(Webhook(_key(secret)) for secret in secrets)
     except binascii.Error as exc:
         msg = "webhooks.secret begins with whsec_ but the rest is not base64"
         raise ConfigError(msg) from exc
-    if empty:
+    except EmptyWebhookSecretError as exc:
         msg = "webhooks.secret is empty"
-        raise ConfigError(msg, hint="leave it out to send callbacks unsigned")
+        raise ConfigError(msg, hint="leave it out to send callbacks unsigned") from exc
 
 
 def _key(secret: str) -> bytes:
-    """Give the bytes of a secret; one that begins with whsec_ is base64."""
+    """Give the bytes of a secret; one that begins with whsec_ is base64, strictly so."""
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()
     text = secret.removeprefix(_SECRET_PREFIX).rstrip("=")
@@ -106,11 +91,15 @@ class CallbackSender:
         secrets: Sequence[str] = (),
         timeout_s: float = 10.0,
         clock: Clock,
+        namespace: str = "",
     ) -> None:
-        """Sign with every one of `secrets`: two while one replaces the other."""
+        """Sign with every one of `secrets`: two while one replaces the other.
+
+        The ids that are sent begin with `namespace`: two may have callbacks of the same id.
+        """
+        self._before_id = f"{namespace}." if namespace else ""
         self._guard = guard
-        self._secrets = tuple(secrets)
-        check_secrets(self._secrets)
+        self._signers = signers_of(secrets)
         self._timeout_s = timeout_s
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
@@ -121,26 +110,26 @@ class CallbackSender:
 
     async def send(
         self, url: str, *, delivery_id: str, headers: Mapping[str, str], body: bytes
-    ) -> CallbackOutcome:
+    ) -> DeliveryReport:
         """Make one attempt; only a cancellation is raised."""
         self._under_way += 1
         self._idle.clear()
         started_s = perf_s()
         try:
             target = self._guard.parse(url)
-            outcome = await self._attempt(target, delivery_id, headers, body)
+            report = await self._attempt(target, delivery_id, headers, body)
         except CallbackRefused as refusal:
             unresolved = isinstance(refusal, CallbackUnresolved)
-            outcome = CallbackOutcome(ok=False, error=_safe(str(refusal)), refused=not unresolved)
+            report = DeliveryReport(ok=False, error=_safe(str(refusal)), final=not unresolved)
         except TimeoutError:
-            outcome = CallbackOutcome(ok=False, error=f"no answer within {self._timeout_s:g} s")
-        except Exception as exc:  # noqa: BLE001 - whatever a receiver causes is an outcome
-            outcome = CallbackOutcome(ok=False, error=_safe(f"{type(exc).__name__}: {exc}"))
+            report = DeliveryReport(ok=False, error=f"no answer within {self._timeout_s:g} s")
+        except Exception as exc:  # noqa: BLE001 - whatever a receiver causes is a report
+            report = DeliveryReport(ok=False, error=_safe(f"{type(exc).__name__}: {exc}"))
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-        return outcome._replace(duration_ms=round((perf_s() - started_s) * 1000))
+        return report._replace(duration_ms=round((perf_s() - started_s) * 1000))
 
     async def close(self) -> None:
         """Start no more attempts, wait for those under way (each has its time limit), hang up."""
@@ -151,12 +140,12 @@ class CallbackSender:
 
     async def _attempt(
         self, target: CallbackTarget, delivery_id: str, headers: Mapping[str, str], body: bytes
-    ) -> CallbackOutcome:
+    ) -> DeliveryReport:
         """Resolve, connect, post and read, all within one time limit."""
         if self._closed:
-            return CallbackOutcome(ok=False, error="the server is shutting down")
+            return DeliveryReport(ok=False, error="the server is shutting down")
         sent = self._headers(delivery_id, headers, body)
-        heard: list[CallbackOutcome] = []
+        heard: list[DeliveryReport] = []
         try:
             async with asyncio.timeout(self._timeout_s):
                 with pinned_to(await self._guard.resolve(target)) as pin:
@@ -178,7 +167,7 @@ class CallbackSender:
         target: CallbackTarget,
         headers: CIMultiDict[str],
         body: bytes,
-        heard: list[CallbackOutcome],
+        heard: list[DeliveryReport],
     ) -> None:
         """Send it, and put into `heard` what the head of the answer says."""
         if self._session is None:
@@ -196,6 +185,7 @@ class CallbackSender:
         self, delivery_id: str, headers: Mapping[str, str], body: bytes
     ) -> CIMultiDict[str]:
         """Give the caller's headers, and ours over them."""
+        delivery_id = self._before_id + delivery_id
         timestamp_s = self._clock.now_us() // US_PER_S
         sent = CIMultiDict(headers)
         for name in _NOT_THE_CALLERS:
@@ -205,25 +195,24 @@ class CallbackSender:
         sent["Accept-Encoding"] = "identity"
         sent["webhook-id"] = delivery_id
         sent["webhook-timestamp"] = str(timestamp_s)
-        if self._secrets:
-            sent["webhook-signature"] = sign(self._secrets, delivery_id, timestamp_s, body)
+        if self._signers:
+            sent["webhook-signature"] = sign(self._signers, delivery_id, timestamp_s, body)
         return sent
 
-    def _judge(self, response: aiohttp.ClientResponse) -> CallbackOutcome:
-        """Read the outcome off the status line and the headers."""
+    def _judge(self, response: aiohttp.ClientResponse) -> DeliveryReport:
         status = response.status
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            return CallbackOutcome(ok=True, status=status)
+            return DeliveryReport(ok=True, status=status)
         redirected = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
         suffix = "; redirects are not followed" if redirected else ""
-        return CallbackOutcome(
+        return DeliveryReport(
             ok=False,
             status=status,
             error=f"the receiver answered {status}{suffix}",
             retry_after_s=read_retry_after(
                 response.headers.get("Retry-After", ""), self._clock.now_us()
             ),
-            gone=status == HTTPStatus.GONE,
+            final=status == HTTPStatus.GONE,
         )
 
 

@@ -52,7 +52,6 @@ class ChatExecutor(HttpExecutor):
     """POSTs attempts to a chat endpoint."""
 
     def refusal(self, attempt: Attempt) -> Outcome | None:
-        """Refuse an attempt that has nothing to say."""
         if not _text(attempt.params.get("instruction")).strip():
             error = "params.instruction must be a text, and not blank"
             return Outcome(ok=False, code="bad_params", error=error)
@@ -109,7 +108,6 @@ class EventStream:
     """
 
     def __init__(self) -> None:
-        """Nothing has come yet."""
         self.is_too_large = False
         self.stray = b""
         self.error: bytes | None = None
@@ -188,7 +186,6 @@ class Progress:
     """Tells the newest of many values: the first at once, then one in each interval."""
 
     def __init__(self, tell: Tell) -> None:
-        """Tell it to `tell`."""
         self._tell = tell
         self._told = 0
         self._newest: Any = None
@@ -210,7 +207,6 @@ class Progress:
         self._tell(Note(progress=value))
 
     def stop(self) -> None:
-        """Tell no more."""
         if self._pause is not None:
             self._pause.cancel()
 

@@ -27,7 +27,6 @@ class BoundedHandler(ResponseHandler):
     """One client connection, which hears no more answers than were asked for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nothing was asked yet."""
         super().__init__(loop)
         self._informational = 0
         self._is_answered = False
@@ -35,7 +34,6 @@ class BoundedHandler(ResponseHandler):
 
     @property
     def should_close(self) -> bool:
-        """Whether the connection cannot be used again."""
         return self._is_unasked or super().should_close
 
     def set_response_params(self, **params: Any) -> None:

@@ -35,18 +35,15 @@ class HttpExecutor:
     """POSTs attempts to one URL."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
-        """Send to `url`, with these extra headers."""
         self._url = url.rstrip("/")
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
 
     def address(self, attempt: Attempt) -> str:
-        """Give the URL for an attempt."""
         del attempt
         return self._url
 
     def body(self, attempt: Attempt) -> dict[str, Any]:
-        """Give the body for an attempt."""
         body: dict[str, Any] = {
             "taskId": attempt.task,
             "agentId": attempt.agent,
@@ -68,7 +65,6 @@ class HttpExecutor:
         return None
 
     async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
-        """Send the attempt and read its answer."""
         refusal = self.refusal(attempt)
         if refusal is not None:
             return refusal
@@ -87,7 +83,6 @@ class HttpExecutor:
             return Outcome(ok=False, code="connection", error=text[:ERROR_CHARS_MAX])
 
     async def read(self, response: aiohttp.ClientResponse, tell: Tell) -> Outcome:
-        """Make an outcome of a good answer."""
         del tell
         raw = await _read(response)
         if len(raw) > RESULT_BYTES_MAX:
@@ -137,7 +132,6 @@ class HttpExecutor:
         return self._session
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -163,13 +157,11 @@ def failure(code: str, error: str, raw: bytes, value: Any, **details: Any) -> Ou
 
 
 def too_large(what: str) -> Outcome:
-    """Fail for a result that is too large to be kept."""
     error = f"{what} is larger than {RESULT_BYTES_MAX} bytes"
     return Outcome(ok=False, code="result_too_large", error=error)
 
 
 def too_deep(what: str) -> Outcome:
-    """Fail for a result that is nested too deep to be kept."""
     error = f"{what} is nested deeper than {DEPTH_MAX} levels"
     return Outcome(ok=False, code="result_too_deep", error=error)
 

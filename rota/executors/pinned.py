@@ -39,7 +39,6 @@ class Pin:
     __slots__ = ("addresses", "checked", "is_kept", "wants_fresh")
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """Take the addresses that passed the guard."""
         self.addresses = addresses
         self.checked = frozenset(plain_address(address) for address in addresses)
         self.is_kept = False

@@ -48,9 +48,7 @@ class Executor(Protocol):
         """Execute, telling what is worth noting on the way; return what became of it."""
         ...
 
-    async def close(self) -> None:
-        """Let go of what it holds."""
-        ...
+    async def close(self) -> None: ...
 
 
 class AttemptRunner(Protocol):

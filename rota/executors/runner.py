@@ -31,10 +31,13 @@ KINDS: dict[str, type[HttpExecutor]] = {
 }
 
 
-def build_executors(settings: Settings) -> dict[str, Executor]:
-    """Make the executors that a configuration names."""
+def build_executors(
+    settings: Settings, more: Mapping[str, str] | None = None
+) -> dict[str, Executor]:
+    """Make the executors that a configuration names; `more` are headers that they send, too."""
     made: dict[str, Executor] = {
-        name: KINDS[e.kind](e.url, e.headers) for name, e in settings.executors.items()
+        name: KINDS[e.kind](e.url, {**(more or {}), **e.headers})
+        for name, e in settings.executors.items()
     }
     return made
 

@@ -22,7 +22,6 @@ class TabExecutor(HttpExecutor):
     """POSTs attempts to a tab's action endpoint."""
 
     def refusal(self, attempt: Attempt) -> Outcome | None:
-        """Refuse an attempt that names no tab."""
         if not attempt.tab:
             return Outcome(ok=False, code="tab_required", error=NO_TAB)
         if not attempt.tab.strip("."):  # a path of dots would lead elsewhere
@@ -30,7 +29,6 @@ class TabExecutor(HttpExecutor):
         return None
 
     def address(self, attempt: Attempt) -> str:
-        """Give the tab's action endpoint."""
         return f"{self._url}/tabs/{quote(attempt.tab or '', safe='')}/action"
 
     def body(self, attempt: Attempt) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
+
+from rota.domain.plan import Plan, wishes_of
 
 
 class Problem(BaseModel):
@@ -69,6 +71,24 @@ class BatchView(BaseModel):
     callbackUrl: str | None = None
 
 
+class NamespaceView(BaseModel):
+    """A namespace, and how it is."""
+
+    name: str
+    state: Literal["running", "rebuilding", "read-only", "given up", "stopping"]
+    reason: str | None = Field(None, description="why it is not well, if it is not")
+    durableSeq: int
+    waiting: int | None = None
+    inflight: int | None = None
+
+
+class NamespacePage(BaseModel):
+    """The namespaces of this server, the default first."""
+
+    namespaces: list[NamespaceView]
+    count: int
+
+
 class LogLine(BaseModel):
     """A line of a task's log."""
 
@@ -95,8 +115,8 @@ class TaskError(BaseModel):
     details: dict[str, Any] = {}
 
 
-class TaskView(BaseModel):
-    """A task, natively; absent values are left out."""
+class PlainView(BaseModel):
+    """A task, natively, but for the wishes that are shown as they are."""
 
     taskId: str
     agentId: str
@@ -139,14 +159,28 @@ class TaskView(BaseModel):
     dependsOn: list[str] | None = None
     waitingFor: list[str] | None = Field(None, description="the dependencies not yet met")
     waitReason: str | None = Field(None, description="why nothing here runs it, while that is so")
-    key: str | None = None
-    batchId: str | None = None
     notBefore: str | None = None
-    queueTimeoutMs: int | None = None
-    preempt: bool | None = None
-    idempotencyKey: str | None = None
-    dedupKey: str | None = None
     progress: Any = None
+
+
+def wishes_view(plan: type[Any]) -> type[BaseModel]:
+    """Make the model of what is shown of the lines of a plan."""
+    fields: dict[str, Any] = {
+        wish.name: (kind, None) for kind, wish in wishes_of(plan).values() if wish.is_shown
+    }
+    return create_model("WishesView", **fields)
+
+
+if TYPE_CHECKING:
+
+    class WishesView(BaseModel):
+        """What is shown of the lines of the table."""
+else:
+    WishesView = wishes_view(Plan)
+
+
+class TaskView(WishesView, PlainView):
+    """A task, natively; absent values are left out."""
 
 
 class TaskPage(BaseModel):

@@ -8,33 +8,30 @@ bounded in size, depth and time; connections in number. Pages of other origins a
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from rota import ids
 from rota.clock import monotonic_s
-from rota.config import load_settings
-from rota.errors import ConfigError, InternalFault, LogError, RotaError
+from rota.errors import InternalFault, LogError, RotaError
 from rota.http import problems
+from rota.http.access import Access
+from rota.http.body_budget import BodyBudget
 from rota.http.call import Call
-from rota.http.damage import Damage
 from rota.http.descriptors import make_room
 from rota.http.dialects import browsermanager, browseros, pinchtab
-from rota.http.intake import Intake
 from rota.http.listener import Listener
+from rota.http.namespaces import Namespaces, named_in
 from rota.http.problems import HttpProblem
+from rota.http.reloading import Reloading
 from rota.http.routes import Route, routes_for
-from rota.http.streams import Streams
-from rota.http.v1.health import registry_for
-from rota.http.watches import Watches
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from aiohttp.web_request import BaseRequest
@@ -44,39 +41,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.http")
 
-NEEDS_RESTART = ("executors", "webhooks", "server", "browsermanager")
 _PROBLEMS = {
     pinchtab.NAME: pinchtab.problem,
     browseros.NAME: browseros.problem,
     browsermanager.NAME: browsermanager.problem,
 }
-_STATELESS = ("/health", "/metrics", "/docs")
+_STATELESS = ("/health", "/metrics", "/docs", "/v1/namespaces")
 _JOB_PATHS = ("/api/", "/ws/jobs")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 
 
 class App:
-    """The server's surface over one bridge."""
+    """The server's surface over its namespaces."""
 
-    def __init__(self, bridge: Bridge, settings: Settings, config_path: Path | None = None) -> None:
-        """Serve what `bridge` leads to."""
-        self.bridge = bridge
+    def __init__(
+        self, bridges: Mapping[str, Bridge], settings: Settings, config_path: Path | None = None
+    ) -> None:
+        self.namespaces = Namespaces(bridges)
         self.settings = settings
-        self.presets = settings.presets
-        self.read = settings if config_path is None else load_settings(config_path, self.presets)
-        self.config_path = config_path
+        self.reloading = Reloading(self.namespaces, settings, config_path)
         self.started_s = monotonic_s()
-        self.registry = registry_for(bridge.shard)
-        self.streams = Streams(bridge.shard.tail)
-        self.watches = Watches(bridge.shard)
-        self.damage = Damage()
-        self.intake = Intake()
+        self.body_budget = BodyBudget()
         self.closing = False
-        self._changing = asyncio.Lock()
         self._fixed: dict[str, dict[str, Route]] = {}
         self._patterns: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
-        self._tokens = {name: token.encode() for name, token in settings.server.tokens.items()}
+        self._access = Access(settings)
         self.routes = tuple(
             route
             for route in routes_for(settings.browsermanager.routes)
@@ -84,7 +73,6 @@ class App:
         )
         for route in self.routes:
             self._add(route)
-        bridge.shard.listeners.append(self.streams.news)
 
     def _add(self, route: Route) -> None:
         if "{" not in route.path:
@@ -127,7 +115,6 @@ class App:
         return route, params
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
-        """Answer one request, whatever it is."""
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
         path = _path_of(request)
@@ -136,15 +123,17 @@ class App:
         try:
             route, params = self._match(request.method, path)
             dialect = route.dialect
-            by = self._admit(request, route)
+            name = named_in(request)
+            by, bound = self._access.admit(request, route, name)
+            namespace = self.namespaces.find(name, bound)
+            call = Call(self, request, request_id, path, params, by, dialect, namespace)
             if request.method == "GET" and not path.startswith(_STATELESS):
-                await self.bridge.readable()
-            call = Call(self, request, request_id, path, params, by, dialect)
+                await call.sight.readable()
             answer: web.StreamResponse = await route.handler(call)
         except RotaError as error:
             shown: RotaError = error
-            if isinstance(error, LogError):
-                shown = self.damage.met(error)
+            if isinstance(error, LogError) and call is not None:
+                shown = call.namespace.damage.met(error)
             answer = self._problem(shown, request_id, call.dialect if call else dialect)
             problems.forget_frames(error)
         except ConnectionError as error:
@@ -164,84 +153,11 @@ class App:
         body = _PROBLEMS.get(dialect, problems.native_body)(error, request_id)
         return problems.response(error, body)
 
-    def _admit(self, request: BaseRequest, route: Route) -> str:
-        """Check who is asking, and give their name."""
-        headers = request.headers
-        origin = headers.get("Origin")
-        if origin is not None and not _is_own(origin, headers.get("Host")):
-            raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
-        if not self._tokens:
-            host = headers.get("Host", "localhost")
-            if not _LOOPBACK.fullmatch(host) and host != self._own_host():
-                msg = "without tokens rota answers only under its own name"
-                raise HttpProblem(403, "foreign_host", msg)
-            return ""
-        if route.public:
-            return ""
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            given = token.strip().encode(errors="replace")
-            for name, known in self._tokens.items():
-                if hmac.compare_digest(given, known):
-                    return name
-        if "Authorization" in headers:
-            raise HttpProblem(401, "unauthorized", "this token is not known here")
-        raise HttpProblem(401, "unauthorized", "send Authorization: Bearer TOKEN")
-
-    def _own_host(self) -> str:
-        server = self.settings.server
-        return f"{server.host}:{server.port}"
-
-    # -- configuration
-
-    async def reload(self, source: str, by: str = "") -> list[str]:
-        """Read the file again and put its limits in force. Raises ConfigError."""
-        if self.config_path is None:
-            return []
-        fresh = load_settings(self.config_path, self.presets)
-        late = [n for n in NEEDS_RESTART if getattr(fresh, n) != getattr(self.read, n)]
-        if late:
-            logger.warning("%s changed; that needs a restart", " and ".join(late))
-        changes = fresh.scheduler.model_dump(include=fresh.scheduler.model_fields_set)
-        return await self.change(changes, fresh, source, by)
-
-    async def change(
-        self,
-        changes: dict[str, Any],
-        fresh: Settings | None,
-        source: str,
-        by: str,
-    ) -> list[str]:
-        """Lay changes of the limits over those in force, one at a time; name what changed.
-
-        `fresh` is the file read anew, if it was: its types and dialects come into force, too.
-        """
-        known = ("pull", "builtin", *self.settings.executors)
-        for name, kind in (fresh.types if fresh is not None else {}).items():
-            if kind.executor not in known:
-                msg = f"types.{name}: executor {kind.executor!r} is new, and needs a restart"
-                raise ConfigError(msg)
-        async with self._changing:
-            for fixed in ("enabled", "strategy"):
-                changes.pop(fixed, None)
-            scheduler = self.settings.scheduler.model_copy(update=changes)
-            update: dict[str, Any] = {"scheduler": scheduler}
-            if fresh is not None:
-                update |= {n: getattr(fresh, n) for n in ("types", "agent", "browseros")}
-            settings = self.settings.model_copy(update=update)
-            changed = await self.bridge.change_limits(settings.limits(), source, by)
-            self.settings = self.bridge.settings = settings
-            self.bridge.shard.limits = settings.limits()
-            return changed
-
     def close(self) -> None:
-        """End the streams."""
         self.closing = True
-        self.watches.close()
-        self.streams.close()
+        self.namespaces.close()
 
     def listener(self) -> Listener:
-        """Make the server of this app."""
         server = self.settings.server
         return Listener(
             self.handle,
@@ -249,12 +165,6 @@ class App:
             body_bytes_max=server.body_bytes_max,
             header_timeout_s=server.header_timeout_s,
         )
-
-
-def _is_own(origin: str, host: str | None) -> bool:
-    """Whether a page is one of ours: by the name we were asked under, over HTTP."""
-    scheme, _, name = origin.partition("://")
-    return scheme.lower() in ("http", "https") and name == host
 
 
 def _path_of(request: BaseRequest) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from rota.domain.task import Task
     from rota.http.app import App
+    from rota.http.namespaces import Namespace
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,7 +44,19 @@ _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("app", "bridge", "by", "dialect", "params", "path", "request", "request_id")
+    __slots__ = (
+        "app",
+        "bridge",
+        "by",
+        "dialect",
+        "is_named",
+        "namespace",
+        "params",
+        "path",
+        "request",
+        "request_id",
+        "sight",
+    )
 
     def __init__(
         self,
@@ -54,10 +67,14 @@ class Call:
         params: dict[str, str],
         by: str,
         dialect: str,
+        namespace: Namespace | None,
     ) -> None:
-        """Bundle what a handler needs."""
+        """Bundle what a handler needs; `namespace` is the one that was named, if one was."""
         self.app = app
-        self.bridge = app.bridge
+        self.is_named = namespace is not None
+        self.namespace = namespace or app.namespaces.default
+        self.bridge = self.namespace.bridge
+        self.sight = self.bridge.sight_for(by)
         self.request = request
         self.request_id = request_id
         self.params = params
@@ -67,14 +84,12 @@ class Call:
 
     def now(self) -> int:
         """Give the present moment, by the clock as it is set now."""
-        shard = self.app.bridge.shard
-        shard.timekeeper.look()
-        return shard.journal.now()
+        return self.sight.now()
 
     # -- in
 
     async def parsed(self) -> Any:
-        """Read the body as JSON."""
+        """Read the body as JSON. Raises HttpProblem, PayloadTooLarge or InvalidRequest."""
         raw = await self._read()
         kind = self.request.headers.get("Content-Type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
@@ -113,10 +128,10 @@ class Call:
             raise HttpProblem(415, "unsupported_encoding", msg)
         try:
             if request.content.is_eof():
-                return await self.app.intake.read(request.content, limit)
+                return await self.app.body_budget.read(request.content, limit)
             await self._expected()
             async with asyncio.timeout(self.app.settings.server.body_timeout_s):
-                return await self.app.intake.read(request.content, limit)
+                return await self.app.body_budget.read(request.content, limit)
         except TimeoutError:
             raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
 
@@ -136,7 +151,6 @@ class Call:
             await self.bridge.guard.check_at_submission(url)
 
     def query(self, name: str) -> str | None:
-        """Give a query parameter, or None."""
         value: str | None = self.request.query.get(name)
         return value or None
 
@@ -163,11 +177,9 @@ class Call:
     # -- out
 
     def json(self, value: Any, status: int = 200) -> web.Response:
-        """Answer with JSON."""
         return self.raw(orjson.dumps(value), status)
 
     def raw(
         self, body: bytes, status: int = 200, content_type: str = "application/json"
     ) -> web.Response:
-        """Answer with bytes."""
         return web.Response(body=body, status=status, headers={"Content-Type": content_type})

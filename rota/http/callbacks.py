@@ -1,7 +1,12 @@
-"""What callbacks say: the headers and the body, in the dialect of the task or the batch."""
+"""Carries callbacks out: renders a task or a batch in its dialect, and has it sent once.
+
+What may be called, and how, are the sender's rules (`executors/callback.py`); whose turn it is,
+and what a failure means, are the WebhookActor's.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import orjson
@@ -11,12 +16,12 @@ from rota.http import views
 from rota.http.dialects import browsermanager, browseros, pinchtab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rota.domain.batch import Batch
-    from rota.executors.courier import Render
+    from rota.domain.delivery import DeliveryReport
+    from rota.executors.callback import CallbackSender
 
-    Find = Callable[[str], Task | None]
     Rendered = tuple[dict[str, str], bytes]
 
 
@@ -25,8 +30,8 @@ def _native(task: Task) -> Rendered:
     return headers, orjson.dumps(views.native(task))
 
 
-def _native_batch(batch: Batch, find: Find) -> Rendered:
-    view = views.batch_view(batch, [find(task_id) for task_id in batch.tasks])
+def _native_batch(batch: Batch, tasks: Sequence[Task]) -> Rendered:
+    view = views.batch_view(batch, tasks)
     headers = {"X-Rota-Event": "batch.finished", "X-Rota-Batch-Id": batch.id}
     return headers, orjson.dumps(view)
 
@@ -37,21 +42,49 @@ _TASKS: dict[str, Callable[[Task], Rendered]] = {
     browseros.NAME: browseros.callback,
     browsermanager.NAME: browsermanager.callback,
 }
-_BATCHES: dict[str, Callable[[Batch, Find], Rendered]] = {
+_BATCHES: dict[str, Callable[[Batch, Sequence[Task]], Rendered]] = {
     "native": _native_batch,
     browseros.NAME: browseros.batch_callback,
 }
 
 
-def renderers(find: Find) -> Mapping[str, Render]:
-    """Give the renderer of each dialect; `find` finds the tasks of a batch."""
-    return {name: _renderer(name, find) for name in _TASKS}
+def render(subject: Task | Batch, tasks: Sequence[Task]) -> Rendered:
+    """Give the headers and the body of the callback of a task, or of a batch and its tasks."""
+    if isinstance(subject, Task):
+        return _TASKS.get(subject.dialect, _native)(subject)
+    return _BATCHES.get(subject.dialect, _native_batch)(subject, tasks)
 
 
-def _renderer(name: str, find: Find) -> Render:
-    def render(subject: Task | Batch) -> Rendered:
-        if isinstance(subject, Task):
-            return _TASKS[name](subject)
-        return _BATCHES.get(name, _native_batch)(subject, find)
+class HttpCourier:
+    """A `Courier` over HTTP."""
 
-    return render
+    def __init__(self, sender: CallbackSender, more: Mapping[str, str] | None = None) -> None:
+        """Send with `sender`; `more` are headers to send."""
+        self._sender = sender
+        self._more = more or {}
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def deliver(
+        self,
+        subject: Task | Batch,
+        tasks: Sequence[Task],
+        delivery_id: str,
+        done: Callable[[DeliveryReport], None],
+    ) -> None:
+        url = subject.callback or ""
+        headers, body = render(subject, tasks)
+        headers.update(self._more)
+
+        async def send() -> None:
+            done(await self._sender.send(url, delivery_id=delivery_id, headers=headers, body=body))
+
+        task = asyncio.get_running_loop().create_task(send())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def close(self) -> None:
+        """Cut off what is being sent; it is sent again after the next start."""
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._sender.close()

@@ -11,18 +11,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from rota.errors import LogUnusable
-from rota.http.streams import STILL_HERE
+from rota.errors import LogUnusable, StorageUnavailable
+from rota.http.streams import STILL_HERE, LacksError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.actors.tail import Entry, Tail
+    from rota.actors.tail import Entry
     from rota.http.streams import Stream, Streams
 
 PIECE_BYTES = 64 << 10
 HEARTBEAT_S = 15.0
 TAKES_ITS_TIME_S = 2.0
+UNREADABLE = (LogUnusable, StorageUnavailable)
+"""The log is being opened anew, or too many read it."""
 UNREADABLE_S = 0.5
 HELD_PAGES_MAX = 32
 """How many pages are kept for readers that take their time; the others are read again."""
@@ -61,34 +63,37 @@ async def _go_on(stream: Stream, streams: Streams) -> None:
     async with streams.turns:
         await asyncio.sleep(0)
     try:
-        page, end = _page(stream, streams.tail)
-    except LogUnusable:
+        page, end = await _page(stream, streams)
+        is_given = await _give(stream, streams, page)
+    except UNREADABLE:
         await _change(stream, UNREADABLE_S)
         return
-    if await _give(stream, streams, page):
+    if is_given:
         stream.at = max(stream.at, end)
         if stream.at >= streams.tail.last:  # from here on it is woken
             stream.is_idle = True
 
 
-def _page(stream: Stream, tail: Tail) -> tuple[list[Entry], int]:
+async def _page(stream: Stream, streams: Streams) -> tuple[list[Entry], int]:
     """Find the next of what a stream wants; say how far that was looked for."""
     wanted = stream.wanted
-    if stream.at >= tail.last:
-        return [], stream.at
-    if wanted.task is not None and not tail.holds(stream.at):
-        page, end = tail.page_of(wanted.task, stream.at)
-    else:
-        page = tail.page(stream.at)
-        end = page[-1].seq if page else stream.at
+    page, end = await streams.source.entries(stream.at, wanted.task)
     return [entry for entry in page if wanted.matches(entry.about)], end
 
 
 async def _give(stream: Stream, streams: Streams, page: list[Entry]) -> bool:
-    """Write a page piece by piece; say whether all of it was, before the reader took its time."""
+    """Write a page piece by piece; say whether all of it was, before the reader took its time.
+
+    What is made is written also if what comes after it cannot be: `stream.at` counts it as given.
+    """
     piece = bytearray()
     for entry in page:
-        frame = stream.render(entry)
+        try:
+            frame = await _frame(stream, entry)
+        except UNREADABLE:
+            if piece:
+                await _write(stream, streams, piece)
+            raise
         while len(piece) + len(frame) - stream.offset > PIECE_BYTES:
             end = stream.offset + PIECE_BYTES - len(piece)
             piece += frame[stream.offset : end]
@@ -98,6 +103,15 @@ async def _give(stream: Stream, streams: Streams, page: list[Entry]) -> bool:
         piece += frame[stream.offset :]
         stream.at, stream.offset = entry.seq, 0
     return not piece or await _write(stream, streams, piece)
+
+
+async def _frame(stream: Stream, entry: Entry) -> bytes:
+    """Make the frame of a record, looking up what that takes."""
+    while True:
+        try:
+            return stream.render(entry)
+        except LacksError as lacks:
+            await lacks.look_up()
 
 
 async def _write(stream: Stream, streams: Streams, piece: bytearray) -> bool:

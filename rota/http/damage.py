@@ -17,7 +17,6 @@ class Damage:
     """What was found to be damaged first, if anything was."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
         self.reason = ""
 
     def met(self, error: LogError) -> RotaError:

@@ -14,6 +14,8 @@ from pydantic.json_schema import models_json_schema
 from rota import __version__
 from rota.config import WAIT_MS_MAX
 from rota.http import answers
+from rota.http.namespaces import HEADER, QUERY
+from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
     from rota.http.call import Call
@@ -76,14 +78,21 @@ def _operation(route: Route) -> dict[str, Any]:
         }
         for name in route.query
     ]
-    if parameters:
-        operation["parameters"] = parameters
+    parameters += [_NAMESPACE, {**_NAMESPACE, "name": QUERY, "in": "query"}]
+    operation["parameters"] = parameters
     if route.body is not None:
         required = any(f.is_required() for f in route.body.model_fields.values())
         operation["requestBody"] = {"required": required, **_content(route.body)}
     return operation
 
 
+_NAMESPACE = {
+    "name": str(HEADER),
+    "in": "header",
+    "required": False,
+    "description": "the namespace that is meant; the token's, or the default one, if none is named",
+    "schema": {"type": "string", "pattern": NAMESPACE},
+}
 _ROWS = {"type": "integer", "minimum": 1}
 _PLACE = {"type": "integer", "minimum": 0}
 _QUERY: dict[str, dict[str, Any]] = {
@@ -99,7 +108,6 @@ _QUERY: dict[str, dict[str, Any]] = {
 
 
 def _answer(route: Route, model: type[Any] | None) -> dict[str, Any]:
-    """Describe the answer to what was asked."""
     answer: dict[str, Any] = {"description": "as asked"}
     if route.status in (101, 302):
         return answer

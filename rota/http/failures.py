@@ -7,7 +7,6 @@ bounded number of failures and gives a cursor to go on from, if need be with no 
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
@@ -25,25 +24,22 @@ LOOKS_MAX = 2000
 
 
 async def answer_failed(call: Call, view: View) -> Any:
-    """Answer with a page of failed tasks."""
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=SEQ_MAX, low=1, high=SEQ_MAX)
-    log, archive = call.bridge.shard.log, call.bridge.shard.archive
     rows: list[dict[str, Any]] = []
     size = looks = 0
     more = True
     while more and looks < LOOKS_MAX:
-        page = log.failed_before(at, SLICE_FAILURES)
+        page = await call.sight.failed(at, SLICE_FAILURES)
         more = len(page) == SLICE_FAILURES
-        for seq, task_id in page:
+        for place, (seq, task) in enumerate(page, start=1):
             at, looks = seq, looks + 1
-            task = archive.task(task_id)
-            if task is not None and task.ended_seq == seq and _is_asked_for(call, task):
+            if task is not None and _is_asked_for(call, task):
                 rows.append(call.view(task, view))
                 size += weight_of(task)
             if len(rows) == limit or size > PAGE_BYTES_MAX:
-                return _answer(call, rows, at, is_more=bool(log.failed_before(at, 1)))
-        await asyncio.sleep(0)
+                more = place < len(page) or bool(await call.sight.failed(at, 1))
+                return _answer(call, rows, at, is_more=more)
     return _answer(call, rows, at, is_more=more)
 
 

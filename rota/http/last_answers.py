@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def not_http(status: int = 400) -> HttpProblem:
-    """Say that these bytes are no request."""
     return HttpProblem(status, "bad_http", "this is not a valid HTTP request")
 
 
@@ -25,7 +24,6 @@ def in_crumbs() -> HttpProblem:
 
 
 def cut_short() -> HttpProblem:
-    """Say that the rest of a body will not come."""
     return HttpProblem(400, "body_cut_short", "the connection was closed before the body had come")
 
 

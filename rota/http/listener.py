@@ -18,7 +18,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import ERROR, _ErrInfo
 
 from rota.http import last_answers, problems
-from rota.http.intake import SMALL_BYTES
+from rota.http.body_budget import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection
 from rota.http.problems import HttpProblem
@@ -66,7 +66,6 @@ class Protocol(AttendedConnection):
     is_parting: bool
 
     def __init__(self, listener: Listener, **options: Any) -> None:
-        """Belong to `listener`."""
         super().__init__(listener, **options)
         self._listener = listener
         self._awaited: Any = EMPTY_PAYLOAD
@@ -83,11 +82,10 @@ class Protocol(AttendedConnection):
         self._listener.arrived(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Give the place back."""
         self._listener.places.leave(self)
         super().connection_lost(exc)
 
-    def eof_received(self) -> bool:  # type: ignore[override]
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio looks
         """Go on for as long as a client that has closed its half waits for its answers."""
         self.says_no_more()
         if self.is_parting:
@@ -230,12 +228,10 @@ class Protocol(AttendedConnection):
             raise
 
     def pause_writing(self) -> None:
-        """Notice that an answer is not read."""
         super().pause_writing()
         self._listener.not_read(self)
 
     def resume_writing(self) -> None:
-        """Notice that it is."""
         super().resume_writing()
         self._listener.places.reads(self)
 
@@ -250,7 +246,6 @@ class Protocol(AttendedConnection):
         self.force_close()
 
     def hang_up(self) -> None:
-        """Close at once."""
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -283,7 +278,6 @@ class Listener(web.Server):
         body_bytes_max: int,
         header_timeout_s: float,
     ) -> None:
-        """Hand requests to `handler`."""
         # aiohttp warns of whatever clients ask for in vain; that is theirs to know, not our log's
         logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
         self._running = asyncio.get_running_loop()
@@ -296,7 +290,6 @@ class Listener(web.Server):
         super().__init__(self._bounded, request_factory=self._make)
 
     def __call__(self) -> Protocol:
-        """Make the protocol of a new connection."""
         return Protocol(
             self,
             loop=self._running,
@@ -320,12 +313,10 @@ class Listener(web.Server):
         self._sweep_soon()
 
     def owes(self, protocol: Protocol) -> None:
-        """Remember that bytes are owed."""
         self.places.owes(protocol, self._running.time())
         self._sweep_soon()
 
     def not_read(self, protocol: Protocol) -> None:
-        """Remember an answer that is not read."""
         places = self.places
         places.unread(protocol, self._running.time(), _left(protocol), protocol.answer_bytes)
         while (leaving := places.reading_least()) is not None:
@@ -375,7 +366,8 @@ class Listener(web.Server):
 
     async def _bounded(self, request: BaseRequest) -> web.StreamResponse:
         """Answer, unless this connection is one too many."""
-        if request.protocol.is_excess:  # type: ignore[attr-defined]
+        protocol: Any = request.protocol  # one of ours
+        if protocol.is_excess:
             message = "too many connections are open"
             return last_answers.refusal(HttpProblem(503, "too_many_connections", message))
         if request.method == ERROR.method:

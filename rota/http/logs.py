@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS_MAX
 from rota.domain import events as e
-from rota.eventlog.replay import replay_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rota.domain.events import Record
+    from rota.domain.events import Event, Record
     from rota.http.call import Call
 
 _TRANSITIONS: dict[type[Any], str] = {
@@ -33,21 +33,24 @@ _TRANSITIONS: dict[type[Any], str] = {
 _BAD = (e.TaskFailed, e.TaskExpired, e.TaskRejected)
 
 
-def answer_logs(call: Call, task_id: str, *, transitions: bool = False) -> dict[str, Any]:
+async def answer_logs(call: Call, task_id: str, *, transitions: bool = False) -> dict[str, Any]:
     """Give the lines that the query asks for: `cursor` lines are left out, `limit` come."""
     skip = call.query_int("cursor", default=0, low=0, high=1 << 31)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
-    lines = list(log_lines(call, task_id, transitions=transitions))
-    page = lines[skip : skip + limit]
-    body: dict[str, Any] = {"lines": page, "count": len(page)}
-    if skip + limit < len(lines):
+
+    def page_of(records: Iterator[Record[Any]]) -> list[dict[str, Any]]:
+        return list(islice(log_lines(records, transitions=transitions), skip, skip + limit + 1))
+
+    page = await call.sight.told(task_id, page_of)
+    body: dict[str, Any] = {"lines": page[:limit], "count": len(page[:limit])}
+    if len(page) > limit:
         body["nextCursor"] = str(skip + limit)
     return body
 
 
-def log_lines(call: Call, task_id: str, *, transitions: bool) -> Iterator[dict[str, Any]]:
-    """Go through a task's log, oldest first."""
-    for record in replay_task(call.bridge.shard.log, task_id):
+def log_lines(records: Iterator[Record[Any]], *, transitions: bool) -> Iterator[dict[str, Any]]:
+    """Go through what a task said, oldest first."""
+    for record in records:
         event = record.event
         if isinstance(event, e.TaskLogged):
             for text in event.lines:
@@ -59,7 +62,7 @@ def log_lines(call: Call, task_id: str, *, transitions: bool) -> Iterator[dict[s
             yield _line(record, level, text, values.get("attempt", 0))
 
 
-def _line(record: Record, level: str, text: str, attempt: int) -> dict[str, Any]:
+def _line(record: Record[Event], level: str, text: str, attempt: int) -> dict[str, Any]:
     line: dict[str, Any] = {"at": rfc3339(record.at), "level": level, "message": text}
     if attempt:
         line["attempt"] = attempt

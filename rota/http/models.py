@@ -8,7 +8,7 @@ stands in for does.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import orjson
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     StringConstraints,
     TypeAdapter,
+    create_model,
     model_validator,
 )
 
@@ -25,7 +26,6 @@ from rota.clock import parse_rfc3339
 from rota.config import (
     ACTION_CHARS_MAX,
     BATCH_MAX,
-    DEADLINE_S_MAX,
     DEDUP_MS_MAX,
     DEPENDS_MAX,
     ID_CHARS_MAX,
@@ -33,11 +33,11 @@ from rota.config import (
     PRIORITY_MAX,
     REASON_CHARS_MAX,
     SEQ_MAX,
-    TIMEOUT_MS_MAX,
     URL_CHARS_MAX,
     RetrySettings,
 )
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
+from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
 from rota.wording import known_only
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -54,7 +54,6 @@ def _named(text: str) -> str:
 
 
 def not_blank(text: str) -> str:
-    """Refuse a text that says nothing."""
     if not text.strip():
         msg = "must not be blank"
         raise ValueError(msg)
@@ -193,21 +192,15 @@ class DedupBody(NativeBody):
     mode: Literal["reject", "return", "replace"] = "reject"
 
 
-class TaskOptions(BaseModel):
-    """What a task can ask for natively, alone or in a batch."""
+class PlainOptions(BaseModel):
+    """What a task can ask for natively and intake has to read."""
 
     taskId: OwnId | None = Field(None, description="an id of your own choice")
     type: Action | None = Field(None, description="another name for action")
     priority: Priority = Field(2, description="lower is sooner; or critical, high, normal, low")
     callbackUrl: Url | None = Field(None, description="told when the task ends")
     timeoutMs: TimeoutMs | None = Field(None, description="how long one attempt may take")
-    queueTimeoutMs: TimeoutMs | None = Field(
-        None, description="how long it may be ready without being dispatched"
-    )
     notBefore: Moment | None = Field(None, description="RFC 3339; it does not start earlier")
-    delayMs: int | None = Field(
-        None, ge=0, le=DEADLINE_S_MAX * 1000, description="the same, from now"
-    )
     retry: RetrySettings | None = Field(None, description="when to try again")
     onInterrupt: Literal["retry", "fail"] | None = Field(
         None, description="what to do when the server goes away under an attempt"
@@ -215,8 +208,49 @@ class TaskOptions(BaseModel):
     onMissing: Literal["wait", "fail"] = Field(
         "wait", description="what to do about a dependency that does not exist"
     )
-    key: Key | None = Field(None, description="tasks of one key share maxPerKey slots")
-    preempt: bool = Field(False, description="may take the place of a less urgent task")
+
+
+def wishes_model(plan: type[Any]) -> type[BaseModel]:
+    """Make the model of what can be asked for by the lines of a plan."""
+    fields: dict[str, Any] = {
+        wish.name: _wished(get_args(kind)[0], wish)
+        for kind, wish in wishes_of(plan).values()
+        if wish.says
+    }
+    return create_model("Wishes", **fields)
+
+
+def _wished(kind: type[Any], wish: Wish) -> tuple[Any, Any]:
+    if kind is bool:
+        return bool, Field(False, description=wish.says)
+    known: Any = Annotated[int, Field(ge=wish.low, le=wish.high)] if kind is int else Key
+    return known | None, Field(None, description=wish.says)
+
+
+ASKED = asked_in(Plan)
+if TYPE_CHECKING:
+
+    class Wishes(BaseModel):
+        """What is asked for by the lines of the table; read by their names alone."""
+else:
+    Wishes = wishes_model(Plan)
+
+
+class TaskOptions(Wishes, PlainOptions):
+    """What a task can ask for natively, alone or in a batch."""
+
+    def plan(self) -> Plan:
+        said = self.__dict__  # where pydantic keeps the fields, whose names the table gives
+        plan: dict[str, Any] = {
+            field: value
+            for field, name in ASKED.items()
+            if (value := said[name]) is not None and value is not False
+        }
+        if self.notBefore is not None:
+            plan["not_before"] = moment_us(self.notBefore)
+        if self.retry is not None:
+            plan["retry"] = self.retry.written()
+        return Plan(**plan) if plan else NO_PLAN
 
 
 class SubmitBody(NativeBody, TaskOptions, TaskFields):

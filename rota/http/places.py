@@ -36,7 +36,6 @@ class Places(Generic[C]):
     """The open connections, by what they do."""
 
     def __init__(self, most: int) -> None:
-        """Hold at most so many."""
         self._most = most
         self._open: dict[C, None] = {}
         self._excess: dict[C, float] = {}
@@ -46,7 +45,6 @@ class Places(Generic[C]):
         self._unread_bytes = 0
 
     def __len__(self) -> int:
-        """Count those that hold a place."""
         return len(self._open)
 
     def enter(self, connection: C, now: float) -> bool:
@@ -66,7 +64,6 @@ class Places(Generic[C]):
 
     @property
     def is_full(self) -> bool:
-        """Whether a new connection finds no place."""
         return len(self._open) >= self._most
 
     @property
@@ -109,7 +106,6 @@ class Places(Generic[C]):
             self._unread_bytes += seen.held
 
     def reads(self, connection: C) -> None:
-        """Know that it reads again."""
         seen = self._unread.pop(connection, None)
         if seen is not None:
             self._unread_bytes -= seen.held

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
 
+LOOKS = ("GET", "HEAD")
+"""Methods that do nothing but show: whoever has left is not shown anything."""
+
+
 class AttendedConnection(web.RequestHandler):
     """A connection that whoever waits on it hears from."""
 
@@ -27,14 +31,12 @@ class AttendedConnection(web.RequestHandler):
     _attendant: Callable[[], None] | None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with nobody who waits."""
         self.at_eof = False
         self._attendant = None
         super().connection_made(transport)
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing can be sent any more."""
         return self.transport is None or self.transport.is_closing()
 
     @contextmanager
@@ -51,9 +53,12 @@ class AttendedConnection(web.RequestHandler):
             self._attendant()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell whoever waits that the client has left."""
+        """Tell whoever waits; what was only to be shown is looked for no longer."""
+        request, serving = self._current_request, self._task_handler
         super().connection_lost(exc)
         self._tell()
+        if request is not None and serving is not None and request.method in LOOKS:
+            serving.cancel()
 
     def says_no_more(self) -> None:
         """Tell whoever waits that the client has closed its half; it may have left."""
@@ -67,7 +72,6 @@ class AttendedConnection(web.RequestHandler):
 
 
 def connection_of(request: BaseRequest) -> AttendedConnection:
-    """Give the connection of a request."""
     connection: Any = request.protocol
     assert isinstance(connection, AttendedConnection)
     return connection

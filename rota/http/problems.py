@@ -28,14 +28,12 @@ class HttpProblem(RotaError):  # noqa: N818 - a problem is what HTTP calls it
     """A problem of HTTP itself: method, media type, path, authority."""
 
     def __init__(self, status: int, code: str, message: str, **details: Any) -> None:
-        """Answer with `status`."""
         super().__init__(message, code=code, details=details)
         self.status = status
         self.retryable = status in RETRY_AFTER_S
 
 
 def native_body(error: RotaError, request_id: str) -> dict[str, Any]:
-    """Show an error natively."""
     body: dict[str, Any] = {
         "code": error.code,
         "error": str(error),
@@ -60,10 +58,7 @@ def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
 
 
 def response(error: RotaError, body: dict[str, Any]) -> web.Response:
-    """Make the answer to an error."""
-    answer = web.Response(
-        body=orjson.dumps(body), status=error.status, content_type="application/json"
-    )
+    answer = web.Response(body=_written(body), status=error.status, content_type="application/json")
     retry_after = RETRY_AFTER_S.get(error.status)
     if retry_after is not None:
         answer.headers["Retry-After"] = retry_after
@@ -72,6 +67,25 @@ def response(error: RotaError, body: dict[str, Any]) -> web.Response:
     if error.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    """Write an error's body; bytes of a request that are no text, and are quoted, become `?`."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return orjson.dumps(_as_text(body))
+
+
+def _as_text(value: Any) -> Any:
+    """Put `?` for the surrogates by which Python keeps bytes that are not UTF-8."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_text(each) for each in value]
+    return value
 
 
 def invalid(error: ValidationError) -> InvalidRequest:

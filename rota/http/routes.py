@@ -49,6 +49,8 @@ class Route(NamedTuple):
     """Other statuses that are no error, or are answered alike."""
     media: str = "application/json"
     is_stream: bool = False
+    is_for_all: bool = False
+    """Whether it changes the whole server, which no token of one namespace may."""
 
 
 _TAB = pinchtab.NAME
@@ -76,7 +78,7 @@ ROUTES: tuple[Route, ...] = (
         None,
         answers.TaskView,
         200,
-        ("view", "waitMs"),
+        ("view", "waitMs", "at"),
     ),
     Route("POST", "/v1/tasks/{id}/cancel", tasks.cancel, "Cancel a task", models.ReasonBody),
     Route("POST", "/v1/tasks/{id}/retry", tasks.retry, "A new life for a failed task", status=202),
@@ -150,7 +152,22 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/scheduler/resume", control.resume_scheduler, "Resume all"),
     Route("GET", "/v1/stats", control.stats, "Counters"),
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
-    Route("POST", "/v1/config/reload", control.reload_config, "Reload limits", models.ReloadBody),
+    Route(
+        "POST",
+        "/v1/config/reload",
+        control.reload_config,
+        "Reload limits",
+        models.ReloadBody,
+        is_for_all=True,
+    ),
+    Route(
+        "GET",
+        "/v1/namespaces",
+        health.namespaces,
+        "The namespaces, and how they are",
+        None,
+        answers.NamespacePage,
+    ),
     Route("GET", "/health", health.health, "Health", public=True),
     Route(
         "GET",

@@ -12,16 +12,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
-
-from rota.errors import LogError
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from rota.actors.tail import Entry, Tail
-    from rota.eventlog.heading import Heading
     from rota.http.presence import AttendedConnection
+    from rota.sight.history import Wanted
 
 PUSH_BYTES_MAX = 256 << 10
 SEND_BUFFER_BYTES = 256 << 10
@@ -35,24 +33,23 @@ SHARED_MAX = 64
 STILL_HERE = b": still here\n\n"
 
 
-class Wanted(NamedTuple):
-    """What a reader wants: records of these kinds, this task and this agent; None is any."""
+class Source(Protocol):
+    """Where the records come from: the newest, and those that are further back."""
 
-    kinds: frozenset[str] | None = None
-    task: str | None = None
-    agent: str | None = None
+    @property
+    def tail(self) -> Tail: ...
 
-    def matches(self, about: Heading) -> bool:
-        """Whether a record is wanted."""
-        kind, task, agent = about
-        return (
-            (self.kinds is None or kind in self.kinds)
-            and (self.task is None or task == self.task)
-            and (self.agent is None or agent == self.agent)
-        )
+    async def entries(self, after: int, task_id: str | None = None) -> tuple[list[Entry], int]:
+        """Give the next, of one task if it is named; and how far that leads. Raises LogError."""
+        ...
 
 
-ANYTHING = Wanted()
+class LacksError(Exception):
+    """A record cannot be shown before something is looked up: await `look_up`, and try again."""
+
+    def __init__(self, look_up: Callable[[], Awaitable[None]]) -> None:
+        super().__init__("to be looked up")
+        self.look_up = look_up
 
 
 class Stream:
@@ -123,9 +120,10 @@ class Stream:
 class Streams:
     """All of them."""
 
-    def __init__(self, tail: Tail) -> None:
-        """Bring what `tail` gets."""
-        self.tail = tail
+    def __init__(self, source: Source, turns: asyncio.Semaphore | None = None) -> None:
+        """Bring what the tail of `source` gets; of those behind, as many read as have `turns`."""
+        self.source = source
+        self.tail = tail = source.tail
         self._seen = tail.last
         self._open: dict[Stream, None] = {}
         self._for_all: dict[Stream, None] = {}
@@ -138,11 +136,10 @@ class Streams:
         self._brought = tail.last
         self._rest_until = 0.0
         self.held_pages = 0
-        self.turns = asyncio.Semaphore(TURN_PAGES)
+        self.turns = turns or asyncio.Semaphore(TURN_PAGES)
         self.renderers: dict[str, Callable[[Entry], bytes]] = {}
 
     def __len__(self) -> int:
-        """Count them."""
         return len(self._open)
 
     @contextmanager
@@ -167,7 +164,7 @@ class Streams:
 
     def _places(self, stream: Stream) -> Iterator[tuple[dict[str, dict[Stream, None]], str]]:
         """Say where to look a stream up: by that which the fewest records have."""
-        kinds, task, agent = stream.wanted
+        kinds, task, agent, _ = stream.wanted
         if task is not None:
             yield self._by_task, task
         elif agent is not None:
@@ -259,7 +256,7 @@ class Streams:
         stream.is_due = False
         try:
             made = self._made_for(stream) if stream.has_room else None
-        except LogError:  # its own task will meet with it, too
+        except LacksError:  # its own task looks it up
             made = None
         if made is None:
             stream.wake()

@@ -1,14 +1,11 @@
 """Lists: filtered, newest first, by cursor.
 
-A list is cut from one instant's tasks and looked through in slices, so that a million tasks do not
-hold the loop; the cursor is the place of the last task shown, so pages neither repeat nor skip.
+The cursor is the place of the last task shown, so pages neither repeat nor skip.
 """
 
 from __future__ import annotations
 
-import asyncio
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.config import PAGE_BYTES_MAX
 from rota.domain.packed import weight_of
@@ -25,7 +22,14 @@ if TYPE_CHECKING:
     Words = Mapping[str, frozenset[TaskState]]
 
 NO_OWN: Mapping[str, Words] = {}
-SLICE_TASKS = 5000
+
+
+class Listed(NamedTuple):
+    """Tasks that were wanted when they were found; and the cursor of the next page."""
+
+    tasks: list[Task]
+    cursor: str | None
+    is_wanted: Callable[[Task], bool]
 
 
 async def list_tasks(
@@ -37,7 +41,7 @@ async def list_tasks(
     dialect: str | None = None,
     hide_rejected: frozenset[str] = frozenset(),
     own: Mapping[str, Words] = NO_OWN,
-) -> tuple[list[Task], str | None]:
+) -> Listed:
     """Give the tasks that the query asks for, and the cursor of the next page if there is one.
 
     `words` are those for states; tasks of the dialects in `own` go by their own.
@@ -49,14 +53,9 @@ async def list_tasks(
     batch, profile = call.query("batchId"), call.query("profileId")
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
-    kept = call.bridge.shard.state.tasks
-    tasks = kept.in_order()
-    end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
-    found: list[Task] = []
-    now = call.now()
-    for at in range(end - 1, -1, -1):
-        task = tasks[at]
-        if (
+
+    def is_wanted(task: Task) -> bool:
+        return (
             (agent is None or task.agent == agent)
             and (states is None or task.state in own_states.get(task.dialect, states))
             and (action is None or task.action == action)
@@ -64,14 +63,10 @@ async def list_tasks(
             and not (task.state is REJECTED and task.dialect in hide_rejected)
             and (batch is None or (task.plan is not None and task.plan.batch == batch))
             and (profile is None or (task.plan is not None and task.plan.key == profile))
-            and kept.is_kept(task, now)
-        ):
-            if len(found) == limit:
-                return found, str(found[-1].created_seq)
-            found.append(task)
-        if at % SLICE_TASKS == 0:
-            await asyncio.sleep(0)
-    return found, None
+        )
+
+    found, is_more = await call.sight.page(is_wanted, limit, before)
+    return Listed(found, str(found[-1].created_seq) if is_more else None, is_wanted)
 
 
 async def answer_list(
@@ -85,7 +80,6 @@ async def answer_list(
     own: Mapping[str, Words] = NO_OWN,
     dialect: str | None = None,
 ) -> Any:
-    """Answer with a page of tasks in some view."""
     shown, cursor = await shown_list(
         call,
         words,
@@ -106,18 +100,22 @@ async def shown_list(
     call: Call, words: Words, view: View, **asked: Any
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Give a page of tasks in some view, all of it durable, and the cursor of the next."""
-    return await call.bridge.gathered(
-        lambda: list_tasks(call, words, **asked), lambda found: fitting(*found, view)
+    return await call.sight.gathered(
+        lambda: list_tasks(call, words, **asked), lambda found: fitting(found, view)
     )
 
 
-def fitting(
-    tasks: list[Task], cursor: str | None, view: View
-) -> tuple[list[dict[str, Any]], str | None]:
-    """Show as many tasks as fit into one answer, and give the cursor of the next."""
+def fitting(found: Listed, view: View) -> tuple[list[dict[str, Any]], str | None]:
+    """Show as many tasks as fit into one answer, and give the cursor of the next.
+
+    One that has changed while the others were looked for, and is not wanted any more, is left out.
+    """
+    tasks, cursor, is_wanted = found
     rows: list[dict[str, Any]] = []
     size = 0
     for task in tasks:
+        if not is_wanted(task):
+            continue
         rows.append(view(task))
         size += weight_of(task)
         if size > PAGE_BYTES_MAX and task is not tasks[-1]:

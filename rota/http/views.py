@@ -6,6 +6,7 @@ Absent values are left out, never shown as a zero date. `latencyMs` is from star
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
@@ -13,16 +14,18 @@ from pydantic.alias_generators import to_camel
 from rota.clock import rfc3339
 from rota.domain.commands import PULL
 from rota.domain.packed import spliced
+from rota.domain.plan import Plan, shown_in
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, READY, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rota.domain.batch import Batch
-    from rota.domain.task import Plan, Task
+    from rota.domain.task import Task
 
 
 def native(task: Task) -> dict[str, Any]:
-    """Show a task natively."""
     view: dict[str, Any] = {
         "taskId": task.id,
         "agentId": task.agent,
@@ -47,19 +50,18 @@ def native(task: Task) -> dict[str, Any]:
     if task.notes is not None and task.notes.progress is not None:
         view["progress"] = task.notes.progress
     if task.error is not None:
-        error = {"code": task.error_code, "message": task.error}
+        error: dict[str, Any] = {"code": task.error_code, "message": task.error}
         if task.error_details:
-            error["details"] = task.error_details  # type: ignore[assignment]
+            error["details"] = task.error_details
         view["error" if task.state in TERMINAL else "lastError"] = error
     return view
 
 
 def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
     """Add what a task asked for beyond the plain, and what it waits for."""
-    for field, name in _PLANNED:
-        value = getattr(plan, field)
-        if value is not None:
-            view[name] = value
+    view |= {
+        name: value for name, value in zip(SHOWN, _shown(plan), strict=True) if value is not None
+    }
     if plan.depends:
         view["dependsOn"] = list(dict.fromkeys(plan.depends.values()))
     if task.state is BLOCKED:
@@ -76,17 +78,12 @@ def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
         }
 
 
-_PLANNED = (
-    ("key", "key"),
-    ("batch", "batchId"),
-    ("queue_timeout_ms", "queueTimeoutMs"),
-    ("preempt", "preempt"),
-    ("idempotency", "idempotencyKey"),
-    ("dedup", "dedupKey"),
-)
+SHOWN = tuple(shown_in(Plan).values())
+"""The names of the wishes that are shown as they are; `_shown` gives their values."""
+_shown = attrgetter(*shown_in(Plan))
 
 
-def batch_view(batch: Batch, tasks: list[Task | None]) -> dict[str, Any]:
+def batch_view(batch: Batch, tasks: Sequence[Task | None]) -> dict[str, Any]:
     """Show a batch natively: how many of its tasks are where, and how far it has come."""
     ended = len(batch.tasks) - batch.left
     view: dict[str, Any] = {
@@ -107,7 +104,7 @@ def batch_view(batch: Batch, tasks: list[Task | None]) -> dict[str, Any]:
     return view
 
 
-def state_counts(batch: Batch, tasks: list[Task | None]) -> dict[str, int]:
+def state_counts(batch: Batch, tasks: Sequence[Task | None]) -> dict[str, int]:
     """Count a batch's tasks by state, the live ones only where there are any."""
     live = Counter(t.state.value for t in tasks if t is not None and t.state not in TERMINAL)
     return {**live, **batch.fates}

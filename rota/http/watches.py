@@ -19,31 +19,34 @@ from rota.http.problems import HttpProblem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rota.actors.system import Shard
-    from rota.domain.task import Task
     from rota.http.call import Call
+    from rota.sight.feed import Feed
 
 
 class Watches:
     """Who waits for which task."""
 
-    def __init__(self, shard: Shard) -> None:
-        """Be told of records by `shard`."""
-        self._waiting = shard.watched
-        self._count = 0
+    def __init__(self, feed: Feed, watching: list[None] | None = None) -> None:
+        """Be told of records by `feed`; `watching` has an entry for everybody on this server."""
+        self._waiting = feed.watched
+        self._watching: list[None] = [] if watching is None else watching
+
+    def __len__(self) -> int:
+        """Count those who wait, on the whole server."""
+        return len(self._watching)
 
     @contextmanager
     def on(self, task_id: str) -> Iterator[asyncio.Event]:
         """Give an event that is set whenever the task has changed. Raises HttpProblem."""
-        if self._count >= STREAMS_MAX:
+        if len(self._watching) >= STREAMS_MAX:
             raise HttpProblem(503, "too_many_streams", "too many requests wait for a task")
         changed = asyncio.Event()
         self._waiting.setdefault(task_id, []).append(changed.set)
-        self._count += 1
+        self._watching.append(None)
         try:
             yield changed
         finally:
-            self._count -= 1
+            self._watching.pop()
             waiting = self._waiting[task_id]
             waiting.remove(changed.set)
             if not waiting:
@@ -56,24 +59,22 @@ class Watches:
                 wake()
 
 
-async def until_ended(call: Call, task_id: str, wait_ms: int) -> Task:
-    """Give the task when it has ended, or as it is after `wait_ms`. Raises NotFound.
+async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
+    """Wait until a task has ended, `wait_ms` at most. Raises NotFound.
 
     Nobody is waited for who has left; one that says no more may have left, and is answered now.
     """
-    task = call.bridge.task(task_id)
-    if wait_ms <= 0 or task.state in TERMINAL:
-        return task
+    if wait_ms <= 0 or (await call.sight.task(task_id)).state in TERMINAL:
+        return
     connection = connection_of(call.request)
-    with call.app.watches.on(task_id) as changed, connection.attended(changed.set):
+    with call.namespace.watches.on(task_id) as changed, connection.attended(changed.set):
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while not (call.app.closing or connection.is_gone or connection.at_eof):
                     changed.clear()
-                    task = await call.bridge.durable(lambda: call.bridge.task(task_id))
-                    if task.state in TERMINAL:
+                    state = await call.sight.show_task(task_id, lambda task: task.state)
+                    if state in TERMINAL:
                         break
                     await changed.wait()
         except TimeoutError:
             pass
-    return call.bridge.task(task_id)

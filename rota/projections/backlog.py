@@ -14,7 +14,7 @@ from rota.domain.packed import size_of
 from rota.domain.task import READY
 
 if TYPE_CHECKING:
-    from rota.domain.events import Record
+    from rota.domain.events import Record, TaskFact
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
 
@@ -33,42 +33,37 @@ class Backlog:
         self.total = 0
         self.bytes = 0
         self._aging_us = 0
-        self.shift = 0
+        self.shift = 0  # the clock's in all, set by whoever folds its steps
 
     def of_agent(self, agent: str) -> int:
-        """Count the agent's waiting tasks."""
         order = self.orders.get(agent)
         return (order.waiting if order is not None else 0) + self.aside.get(agent, 0)
 
     def counts(self) -> dict[str, int]:
-        """Count the waiting tasks of every agent that has any."""
         counts = {agent: order.waiting for agent, order in self.orders.items()}
         for agent, count in self.aside.items():
             counts[agent] = counts.get(agent, 0) + count
         return counts
 
-    def on_submitted(self, record: Record, task: Task) -> None:
-        """Queue a new task, or set it aside."""
+    def on_submitted(self, record: Record[TaskFact], task: Task) -> None:
         if task.state is READY:
             self._enter(task, record.seq)
         else:
             self._set_aside(task)
 
-    def on_ready(self, record: Record, task: Task) -> None:
-        """Queue a task that became ready."""
+    def on_ready(self, record: Record[TaskFact], task: Task) -> None:
         if task.entry > 0:
             return
         if task.entry == ASIDE:
             self._take_back(task)
         self._enter(task, record.seq)
 
-    def on_scheduled(self, record: Record, task: Task) -> None:
-        """Set a task aside that waits for a moment."""
+    def on_scheduled(self, record: Record[TaskFact], task: Task) -> None:
         del record
         if not task.entry:
             self._set_aside(task)
 
-    def on_left(self, record: Record, task: Task) -> None:
+    def on_left(self, record: Record[TaskFact], task: Task) -> None:
         """Take a task out that was assigned or ended."""
         del record
         entry = task.entry
@@ -85,7 +80,7 @@ class Backlog:
         if not order.waiting:
             del self.orders[task.agent]
 
-    def on_assigned(self, record: Record, task: Task) -> None:
+    def on_assigned(self, record: Record[TaskFact], task: Task) -> None:
         """Take an assigned task out; its agent now waits for its next turn from here."""
         self.on_left(record, task)
         order = self.orders.get(task.agent)

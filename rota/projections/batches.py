@@ -12,7 +12,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.batch import Batch
-from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,6 @@ class Batches:
     """The batches in memory."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.by_id: dict[str, Batch] = {}
         self.ended: deque[tuple[int, str]] = deque()
         self.ended_tasks = 0
@@ -34,25 +32,22 @@ class Batches:
         self.on_forgotten: Callable[[Batch], None] | None = None
 
     def get(self, batch_id: str) -> Batch | None:
-        """Give the batch, if it is in memory."""
         return self.by_id.get(batch_id)
 
     def unfinished(self) -> list[str]:
         """Name those whose tasks have all ended but which are not finished."""
         return [b.id for b in self.by_id.values() if not b.finished_at and not b.left]
 
-    def on_submitted(self, record: Record) -> None:
-        """Add a batch."""
+    def on_submitted(self, record: Record[e.BatchSubmitted]) -> None:
         batch = Batch(record)
         self.by_id[batch.id] = batch
 
-    def on_task_ended(self, was_terminal: bool, task: Task) -> None:  # noqa: FBT001
-        """Count a task that ended now."""
+    def on_task_ended(self, task: Task) -> None:
         batch = self._of(task)
-        if batch is not None and not was_terminal and task.state in TERMINAL:
+        if batch is not None:
             batch.fates[task.state.value] += 1
 
-    def on_task_revived(self, record: Record, task: Task) -> Batch | None:
+    def on_task_revived(self, record: Record[e.TaskRevived], task: Task) -> Batch | None:
         """Take back a task that lives again; give its batch."""
         del record
         batch = self._of(task)
@@ -62,10 +57,11 @@ class Batches:
         return batch
 
     def bring_back(self, batch: Batch) -> None:
-        """Add a finished batch that had left memory."""
-        if batch.id not in self.by_id:
-            self.by_id[batch.id] = batch
+        """Add a finished batch that had left memory, as the last; in a replay it may be there."""
+        same = self.by_id.pop(batch.id, None)
+        if same is None:
             self.ended_tasks += len(batch.tasks)
+        self.by_id[batch.id] = same or batch
 
     def _reopen(self, batch: Batch) -> None:
         if batch.finished_at:
@@ -73,9 +69,8 @@ class Batches:
             self.ended = deque(item for item in self.ended if item[1] != batch.id)
         batch.finished_at = batch.finished_seq = 0
 
-    def on_finished(self, record: Record) -> Batch | None:
-        """Note that all of a batch has ended."""
-        event: e.BatchFinished = record.event  # type: ignore[assignment]
+    def on_finished(self, record: Record[e.BatchFinished]) -> Batch | None:
+        event = record.event
         batch = self.by_id.get(event.batch)
         if batch is not None:
             self._reopen(batch)
@@ -85,7 +80,6 @@ class Batches:
         return batch
 
     def is_crowded(self) -> bool:
-        """Whether the finished batches in memory have too many tasks."""
         return len(self.ended) > 1 and self.ended_tasks > self.ended_tasks_max
 
     def forget(self, oldest: int) -> None:
@@ -109,11 +103,9 @@ class Batches:
         return self.by_id.get(plan.batch) if plan is not None and plan.batch is not None else None
 
     def dump(self) -> list[list[Any]]:
-        """Give everything for a snapshot."""
         return [batch.to_row() for batch in self.by_id.values()]
 
     def load(self, rows: list[list[Any]]) -> None:
-        """Take over what `dump` gave."""
         self.by_id = {batch.id: batch for batch in map(Batch.from_row, rows)}
         ended = [batch for batch in self.by_id.values() if batch.finished_at]
         ended.sort(key=lambda batch: batch.finished_seq)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rota.domain.browsers import START, STOP, STOP_ALL, browser_of, has_profile
 
 if TYPE_CHECKING:
-    from rota.domain.events import Record
+    from rota.domain.events import Record, TaskFact
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
 
@@ -30,15 +30,12 @@ class Browsers:
 
     @property
     def count(self) -> int:
-        """Count the browsers that run or are being started."""
         return len(self.held) + sum(1 for each in self._starting if each not in self.held)
 
     def has(self, browser: str) -> bool:
-        """Whether a browser runs or is being started."""
         return browser in self.held or browser in self._starting
 
-    def on_taken(self, record: Record, task: Task) -> None:
-        """Reserve a place for a start that is given its slot."""
+    def on_taken(self, record: Record[TaskFact], task: Task) -> None:
         del record
         if task.action == START and not task.holds:
             self._reserve(task)
@@ -47,7 +44,7 @@ class Browsers:
         name = browser_of(task)
         self._starting[name] = self._starting.get(name, 0) + 1
 
-    def on_freed(self, record: Record, task: Task) -> None:
+    def on_freed(self, record: Record[TaskFact], task: Task) -> None:
         """Give the place of a start back that ended, or went back to its queue."""
         del record
         if task.action != START or not task.holds:
@@ -59,7 +56,7 @@ class Browsers:
         else:
             del self._starting[name]
 
-    def on_succeeded(self, record: Record, task: Task) -> None:
+    def on_succeeded(self, record: Record[TaskFact], task: Task) -> None:
         """Hold a browser that was started; let go of what was stopped."""
         if not task.holds:
             return

@@ -1,7 +1,8 @@
-"""What people set: the limits in force, and what is paused: agents, types, the whole scheduler.
+"""What people set: limits and rules in force, and what is paused: agents, types, the scheduler.
 
-Limits come into the state by events only (`server_started`, `config_changed`), so that a replay
-knows which limits held at any moment.
+Limits and the rules of intake come into the state by events only (`server_started`,
+`config_changed`), so that a replay knows which of them held at any moment. Rules are recorded when
+they change; a log that was written before there were any has none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import Limits
+from rota.domain.intake import Rules
 
 if TYPE_CHECKING:
     from rota.domain import events as e
@@ -16,62 +18,62 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Limits and pauses."""
+    """Limits, rules and pauses."""
 
     def __init__(self) -> None:
         """Start with the documents' defaults and nobody paused."""
         self.limits = Limits()
+        self.rules = Rules()
         self.paused: dict[str, str] = {}
         self.paused_types: dict[str, str] = {}
         self.stopped: str | None = None
 
-    def on_settings(self, record: Record) -> None:
-        """Put the limits of a start or a change in force."""
-        event: e.ServerStarted | e.ConfigChanged = record.event  # type: ignore[assignment]
+    def on_settings(self, record: Record[e.ServerStarted | e.ConfigChanged]) -> None:
+        event = record.event
         self.limits = limits_from(event.settings)
+        if event.rules is not None:
+            self.rules = Rules.from_dict(event.rules)
 
-    def on_paused(self, record: Record) -> None:
-        """Pause an agent."""
-        event: e.AgentPaused = record.event  # type: ignore[assignment]
+    def news_of(self, rules: Rules) -> dict[str, Any] | None:
+        """Write rules as an event carries them; None if they are in force already."""
+        return None if rules == self.rules else rules.to_dict()
+
+    def on_paused(self, record: Record[e.AgentPaused]) -> None:
+        event = record.event
         self.paused[event.agent] = event.reason
 
-    def on_resumed(self, record: Record) -> None:
-        """Resume an agent."""
-        event: e.AgentResumed = record.event  # type: ignore[assignment]
+    def on_resumed(self, record: Record[e.AgentResumed]) -> None:
+        event = record.event
         self.paused.pop(event.agent, None)
 
-    def on_type_paused(self, record: Record) -> None:
-        """Pause a type."""
-        event: e.TypePaused = record.event  # type: ignore[assignment]
+    def on_type_paused(self, record: Record[e.TypePaused]) -> None:
+        event = record.event
         self.paused_types[event.type] = event.reason
 
-    def on_type_resumed(self, record: Record) -> None:
-        """Resume a type."""
-        event: e.TypeResumed = record.event  # type: ignore[assignment]
+    def on_type_resumed(self, record: Record[e.TypeResumed]) -> None:
+        event = record.event
         self.paused_types.pop(event.type, None)
 
-    def on_stopped(self, record: Record) -> None:
-        """Pause the scheduler."""
-        event: e.SchedulerPaused = record.event  # type: ignore[assignment]
+    def on_stopped(self, record: Record[e.SchedulerPaused]) -> None:
+        event = record.event
         self.stopped = event.reason
 
-    def on_going(self, record: Record) -> None:
-        """Resume the scheduler."""
+    def on_going(self, record: Record[e.SchedulerResumed]) -> None:
         del record
         self.stopped = None
 
     def dump(self) -> dict[str, Any]:
-        """Give everything for a snapshot."""
         return {
             "limits": limits_to(self.limits),
+            "rules": self.rules.to_dict(),
             "paused": self.paused,
             "pausedTypes": self.paused_types,
             "stopped": self.stopped,
         }
 
     def load(self, data: dict[str, Any]) -> None:
-        """Take over what `dump` gave."""
         self.limits = limits_from(data["limits"])
+        self.rules = Rules.from_dict(data.get("rules", {}))
         self.paused.update(data["paused"])
         self.paused_types.update(data["pausedTypes"])
         self.stopped = data["stopped"]

@@ -13,8 +13,9 @@ from rota.domain.delivery import Delivery, seq_of
 from rota.domain.task import TERMINAL
 
 if TYPE_CHECKING:
+    from rota.domain import events as e
     from rota.domain.batch import Batch
-    from rota.domain.events import DeliveryFailed, Record
+    from rota.domain.events import Record
     from rota.domain.task import Task
 
 
@@ -22,47 +23,41 @@ class Deliveries:
     """The callbacks in the making, by task or batch."""
 
     def __init__(self) -> None:
-        """Start with none owed."""
         self.pending: dict[str, Delivery] = {}
         self.delivered = 0
         self.abandoned = 0
         self.failed_tries = 0
 
-    def on_ended(self, record: Record, task: Task) -> None:
-        """Owe a callback for a task that ended and has one."""
+    def on_ended(self, record: Record[e.TaskFact], task: Task) -> None:
         if not task.callback or task.state not in TERMINAL:
             return
         if task.finished_at == record.at and task.id not in self.pending:
-            self._owe(record, task.id, task.agent)
+            self._owe(record, task.id, task.agent, task.callback)
 
-    def on_batch_finished(self, record: Record, batch: Batch) -> None:
-        """Owe a callback for a batch that is finished and has one."""
+    def on_batch_finished(self, record: Record[e.BatchFinished], batch: Batch) -> None:
         if batch.callback and batch.id not in self.pending:
-            self._owe(record, batch.id, "")
+            self._owe(record, batch.id, "", batch.callback)
 
-    def _owe(self, record: Record, subject: str, agent: str) -> None:
-        self.pending[subject] = Delivery(record.seq, subject, agent, record.at)
+    def _owe(self, record: Record[e.Event], subject: str, agent: str, callback: str) -> None:
+        self.pending[subject] = Delivery(record.seq, subject, agent, callback, record.at)
 
-    def on_revived(self, record: Record, task: Task) -> None:
+    def on_revived(self, record: Record[e.TaskRevived], task: Task) -> None:
         """Owe nothing for an end that was none; the next one is told of instead."""
         del record
         self.pending.pop(task.id, None)
         if task.plan is not None and task.plan.batch is not None:
             self.pending.pop(task.plan.batch, None)
 
-    def on_succeeded(self, record: Record) -> None:
-        """Close a delivery."""
-        self.pending.pop(record.event.task, None)  # type: ignore[union-attr]
+    def on_succeeded(self, record: Record[e.DeliverySucceeded]) -> None:
+        self.pending.pop(record.event.task, None)
         self.delivered += 1
 
-    def on_abandoned(self, record: Record) -> None:
-        """Close a delivery that was given up."""
-        self.pending.pop(record.event.task, None)  # type: ignore[union-attr]
+    def on_abandoned(self, record: Record[e.DeliveryAbandoned]) -> None:
+        self.pending.pop(record.event.task, None)
         self.abandoned += 1
 
-    def on_failed(self, record: Record) -> None:
-        """Count a failed try, and note when the next is due."""
-        event: DeliveryFailed = record.event  # type: ignore[assignment]
+    def on_failed(self, record: Record[e.DeliveryFailed]) -> None:
+        event = record.event
         self.failed_tries += 1
         delivery = self.pending.get(event.task)
         if delivery is not None:
@@ -72,22 +67,23 @@ class Deliveries:
     def carry_over(self, by_us: int) -> None:
         """Tell when what is owed is due by a clock that was set by so much."""
         for delivery in self.pending.values():
+            delivery.since += by_us
             delivery.due_at += by_us
 
     def dump(self) -> dict[str, Any]:
-        """Give everything for a snapshot."""
-        rows = [[d.id, d.task, d.agent, d.due_at, d.tries] for d in self.pending.values()]
+        owed = self.pending.values()
         return {
-            "pending": rows,
+            "pending": [[d.id, d.task, d.agent, d.due_at, d.tries] for d in owed],
+            "callbacks": [[d.callback, d.since] for d in owed],
             "delivered": self.delivered,
             "abandoned": self.abandoned,
             "failedTries": self.failed_tries,
         }
 
     def load(self, data: dict[str, Any]) -> None:
-        """Take over what `dump` gave."""
-        for name, task, *rest in data["pending"]:
-            self.pending[task] = Delivery(seq_of(name), task, *rest)
+        rows = zip(data["pending"], data["callbacks"], strict=True)
+        for (name, task, agent, *tried), owed in rows:
+            self.pending[task] = Delivery(seq_of(name), task, agent, *owed, *tried)
         self.delivered = data["delivered"]
         self.abandoned = data["abandoned"]
         self.failed_tries = data["failedTries"]

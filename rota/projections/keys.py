@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.batch import Batch
     from rota.domain.events import Record
-    from rota.domain.task import Plan, Task
+    from rota.domain.plan import Plan
+    from rota.domain.task import Task
 
 IDEMPOTENCY_US = 24 * 3600 * 1_000_000
 
@@ -47,13 +48,11 @@ class Held(NamedTuple):
 
 
 def pack(held: Held) -> bytes:
-    """Write what a key stands for."""
     kind, digest = _written(held.digest)
     return _HEAD.pack(held.until, held.ends, kind) + digest + held.subject.encode()
 
 
 def unpack(packed: bytes) -> Held:
-    """Read it."""
     until, ends, kind = _HEAD.unpack_from(packed)
     at = _HEAD.size + (kind & ~_TEXT)
     raw = packed[_HEAD.size : at]
@@ -75,12 +74,13 @@ class Keys:
     """The keys that are held, packed."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self.held: dict[Name, bytes] = {}
-        self.ending: deque[Name] = deque()
-        self.expiring: list[tuple[int, Name]] = []
+        self.ending: deque[Name] = deque()  # idempotency keys whose subject has ended, in order
+        self.expiring: list[tuple[int, Name]] = []  # dedup keys whose task has ended, a heap
         self.shift = 0
-        self._void: dict[Name, int] = {}  # how many of its first entries in `ending` are void
+        # A subject that lives again leaves its entry in `ending`, too far inside to be taken out.
+        # So many of a key's first entries there mean nothing, and are skipped when they come up.
+        self._void: dict[Name, int] = {}
 
     def get(self, name: Name) -> Held | None:
         """Give what holds a key, or held it last."""
@@ -99,8 +99,7 @@ class Keys:
         held = self.find(dedup(task.by, key), now) if key is not None else None
         return (key or "", held.subject) if held is not None and held.subject != task.id else None
 
-    def on_submitted(self, record: Record, task: Task) -> None:
-        """Hold the keys of a new task."""
+    def on_submitted(self, record: Record[e.TaskFact], task: Task) -> None:
         plan = task.plan
         if plan is None:
             return
@@ -111,7 +110,7 @@ class Keys:
             held = Held(task.id, None, self._until(plan))
             self.held[dedup(record.by, plan.dedup)] = pack(held)
 
-    def on_ended(self, record: Record, task: Task) -> None:
+    def on_ended(self, record: Record[e.TaskFact], task: Task) -> None:
         """Say when the keys of a task that ended are free again."""
         plan = task.plan
         if plan is None:
@@ -126,7 +125,7 @@ class Keys:
             if ends:
                 heappush(self.expiring, (ends, name))
 
-    def on_revived(self, record: Record, task: Task) -> None:
+    def on_revived(self, record: Record[e.TaskRevived], task: Task) -> None:
         """Hold the keys of a task that lives again, unless somebody else has them now."""
         plan, at = task.plan, record.at
         if plan is None:
@@ -149,24 +148,23 @@ class Keys:
             self.held[name] = pack(fresh)
 
     def _void_end(self, name: Name, held: Held | None) -> None:
+        """Have the entry in `ending` mean nothing: the key ends no more."""
         if held is not None and _is_in_line(held):
             self._void[name] = self._void.get(name, 0) + 1
 
-    def on_batch(self, record: Record) -> None:
-        """Hold the key of a new batch."""
-        event: e.BatchSubmitted = record.event  # type: ignore[assignment]
+    def on_batch(self, record: Record[e.BatchSubmitted]) -> None:
+        event = record.event
         if event.idempotency is not None:
             name = idempotency(record.by, event.idempotency)
             self.held[name] = pack(Held(event.batch, event.digest))
 
-    def on_batch_finished(self, record: Record, batch: Batch) -> None:
-        """Say when the key of a finished batch is free again."""
+    def on_batch_finished(self, record: Record[e.BatchFinished], batch: Batch) -> None:
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
             if self._end(name, batch.id, record.at + IDEMPOTENCY_US):
                 self.ending.append(name)
 
-    def on_batch_revived(self, record: Record, batch: Batch) -> None:
+    def on_batch_revived(self, record: Record[e.TaskRevived], batch: Batch) -> None:
         """Hold the key of a batch on, of which a task lives again, unless it is free by now."""
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
@@ -200,19 +198,19 @@ class Keys:
         while ending:
             name = ending[0]
             if name in self._void:
-                self._unvoid(self._void, name)
+                self._skip(self._void, name)
             elif (ends := self._ends(name)) > now:
-                break
-            elif ends:
+                break  # those behind it end later
+            elif ends:  # 0: another holds it by now, or nobody does
                 del self.held[name]
             ending.popleft()
         while self.expiring and self.expiring[0][0] <= now:
             until, name = heappop(self.expiring)
-            if self._ends(name) == until:
+            if self._ends(name) == until:  # else it lives again, or another holds it
                 del self.held[name]
 
     @staticmethod
-    def _unvoid(void: dict[Name, int], name: Name) -> None:
+    def _skip(void: dict[Name, int], name: Name) -> None:
         void[name] -= 1
         if not void[name]:
             del void[name]
@@ -230,7 +228,7 @@ class Keys:
                 yield None if _is_in_line(each) else [name.hex(), *each]
             for name in ending:
                 if name in void:
-                    self._unvoid(void, name)
+                    self._skip(void, name)
                 elif name in held:
                     each = unpack(held[name])
                     yield [name.hex(), *each] if _is_in_line(each) else None
@@ -238,11 +236,9 @@ class Keys:
         return rows()
 
     def dump(self) -> list[list[Any]]:
-        """Give everything for a snapshot."""
         return [row for row in self.rows() if row is not None]
 
     def load(self, rows: list[list[Any]]) -> None:
-        """Take over what `dump` gave."""
         for text, *rest in rows:
             name, held = bytes.fromhex(text), Held(*rest)
             self.held[name] = pack(held)
@@ -259,12 +255,10 @@ def _is_in_line(held: Held) -> bool:
 
 
 def idempotency(by: str, key: str | None) -> Name:
-    """Name an idempotency key."""
     return _name("idempotency", by, key)
 
 
 def dedup(by: str, key: str | None) -> Name:
-    """Name a dedup key."""
     return _name("dedup", by, key)
 
 

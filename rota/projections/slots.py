@@ -14,7 +14,7 @@ from rota.domain.task import limits_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rota.domain.events import Record
+    from rota.domain.events import Record, TaskFact
     from rota.domain.task import Task
     from rota.projections.tasks import Tasks
 
@@ -30,33 +30,27 @@ class Slots:
         self._limits: dict[str, int] = {}
 
     def of_agent(self, agent: str) -> int:
-        """Count the agent's tasks in flight."""
         held = self._agents.get(agent)
         return len(held) if held is not None else 0
 
     def held_by(self, agent: str) -> Iterable[Task]:
-        """Give the agent's tasks in flight."""
         return self._agents.get(agent, {}).values()
 
     def held(self) -> Iterable[Task]:
-        """Give all tasks in flight."""
         return chain.from_iterable(held.values() for held in self._agents.values())
 
     def of_limit(self, limit: str) -> int:
-        """Count the tasks in flight under a named limit."""
         return self._limits.get(limit, 0)
 
     def by_agent(self) -> dict[str, int]:
-        """Count the tasks in flight of every agent that has any."""
         return {agent: len(held) for agent, held in self._agents.items()}
 
-    def on_taken(self, record: Record, task: Task) -> None:
-        """Take a slot for an assigned task."""
+    def on_taken(self, record: Record[TaskFact], task: Task) -> None:
         del record
         if not task.holds:
             self._take(task)
 
-    def on_freed(self, record: Record, task: Task) -> None:
+    def on_freed(self, record: Record[TaskFact], task: Task) -> None:
         """Free the slot of a task that ended, or went back to its queue."""
         del record
         if not task.holds:

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.domain import events as e
-from rota.domain.fold import FOLDS
+from rota.domain.fold import FOLDS, NOTES
+from rota.domain.moves import refusal, ways_of, wrong_end
 from rota.domain.restoring import restored_batch, restored_task
-from rota.domain.task import ROW, TERMINAL, Task
+from rota.domain.task import ROW, Task
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
 from rota.projections.browsers import Browsers
 from rota.projections.control import Control
 from rota.projections.deliveries import Deliveries
-from rota.projections.dependencies import Dependencies
+from rota.projections.graph import Graph
 from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
@@ -31,10 +32,12 @@ from rota.projections.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Handler = Callable[[e.Record], None]
-    TaskHandler = Callable[[e.Record, Task], None]
+    Handler = Callable[[e.Record[Any]], None]
+    TaskHandler = Callable[[e.Record[Any], Task], None]
 
-SNAPSHOT_VERSION = 4
+ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
+
+SNAPSHOT_VERSION = 5
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -42,7 +45,6 @@ class State:
     """Everything that is known after `seq`."""
 
     def __init__(self) -> None:
-        """Start before the first event."""
         self.seq = 0
         self.at = 0
         self.snapshot_seq = 0
@@ -51,7 +53,7 @@ class State:
         self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
         self.browsers = Browsers(self.tasks)
-        self.dependencies = Dependencies(self.tasks)
+        self.graph = Graph(self.tasks)
         self.batches = Batches()
         self.keys = Keys()
         self.deliveries = Deliveries()
@@ -59,13 +61,15 @@ class State:
         self.control = Control()
         self.steps = Steps()
         self.stats.is_busy = self._is_busy
-        self._about_tasks = self._task_table()
+        self._about_tasks = {
+            kind: (ways_of(kind), folds) for kind, folds in self._task_table().items()
+        }
         self._others = self._other_table()
 
     def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
         """Who folds the facts about a task, in order."""
         backlog, slots = self.backlog, self.slots
-        stats, dependencies, browsers = self.stats, self.dependencies, self.browsers
+        stats, graph, browsers = self.stats, self.graph, self.browsers
         ended: tuple[TaskHandler, ...] = (
             self._on_ended,
             backlog.on_left,
@@ -78,10 +82,10 @@ class State:
             e.TaskRejected: (stats.on_rejected,),
             e.TaskReleased: (
                 FOLDS[e.TaskReleased],
-                dependencies.on_settled,
+                graph.on_settled,
                 backlog.on_ready,
             ),
-            e.TaskDelayed: (FOLDS[e.TaskDelayed], dependencies.on_settled),
+            e.TaskDelayed: (FOLDS[e.TaskDelayed], graph.on_settled),
             e.TaskRevived: (
                 self._on_revived,
                 self.deliveries.on_revived,
@@ -119,7 +123,6 @@ class State:
         }
 
     def _other_table(self) -> dict[type[Any], tuple[Handler, ...]]:
-        """Who folds everything else."""
         deliveries, stats, control = self.deliveries, self.stats, self.control
         settings = (self._before_settings, control.on_settings, self._on_settings)
         return {
@@ -144,26 +147,30 @@ class State:
             e.DeliveryAbandoned: (deliveries.on_abandoned,),
         }
 
-    def apply(self, record: e.Record) -> None:
-        """Fold one record into every projection that it concerns."""
+    def apply(self, record: e.Record[Any]) -> None:
+        """Fold one record into every projection that it concerns. Raises IllegalMove."""
         seq, at, event, _, _ = record
         kind = type(event)
         tasks = self.tasks
-        handlers = self._about_tasks.get(kind)
-        if handlers is None:
+        about_task = self._about_tasks.get(kind)
+        if about_task is None:
             for handler in self._others[kind]:
                 handler(record)
         else:
-            task = tasks.by_id.get(event[0])  # type: ignore[arg-type, misc]
-            if kind is e.TaskSubmitted or kind is e.TaskRejected:
-                task = self._add(record)
-            elif kind is e.TaskRevived and event.restored is not None:  # type: ignore[union-attr]
-                task = self._bring_back(event)  # type: ignore[arg-type]
+            ways, folds = about_task
+            task = tasks.by_id.get(event[0])
+            if kind in ENTRANCES:
+                task = self._enter(record, task)
             elif task is not None and tasks.before_change is not None:
                 tasks.before_change(task)
-            if task is not None:  # one that has left memory is history
-                for fold in handlers:
+            after = ways.get(task.state) if task is not None else None
+            if task is not None and after is not None:
+                for fold in folds:
                     fold(record, task)
+                if task.state is not after:
+                    raise wrong_end(record, task, after)
+            elif task is not None or kind not in NOTES:  # notes of what has left memory are history
+                raise refusal(record, task)
         self.seq, self.at = seq, at
         batches, keys, oldest = self.batches, self.keys, at - tasks.ttl_us
         if (
@@ -207,6 +214,19 @@ class State:
             return True
         return agent in self.control.paused
 
+    def _enter(self, record: e.Record[Any], task: Task | None) -> Task | None:
+        """Give the task of a fact that may make it, or bring it back."""
+        event = record.event
+        if not isinstance(event, e.TaskRevived):
+            if task is not None:
+                raise refusal(record, task)
+            return self._add(record)
+        if event.restored is not None:
+            return self._bring_back(event)
+        if task is not None and self.tasks.before_change is not None:
+            self.tasks.before_change(task)
+        return task
+
     def _bring_back(self, event: e.TaskRevived) -> Task:
         """Bring a task back that had left memory, and its batch."""
         assert event.restored is not None
@@ -216,27 +236,25 @@ class State:
             self.batches.bring_back(restored_batch(event.restored_batch))
         return task
 
-    def _add(self, record: e.Record) -> Task:
+    def _add(self, record: e.Record[e.TaskSubmitted | e.TaskRejected]) -> Task:
         """Add a new task, and what it asks for beyond the plain."""
         task = self.tasks.add(record)
         if task.plan is not None:
-            self.dependencies.on_submitted(record, task)
+            self.graph.on_submitted(record, task)
             self.keys.on_submitted(record, task)
         return task
 
-    def _on_ended(self, record: e.Record, task: Task) -> None:
+    def _on_ended(self, record: e.Record[e.TaskFact], task: Task) -> None:
         """Fold the end of a task; most belong to nothing and nobody waits for them."""
-        was_terminal = task.state in TERMINAL
         FOLDS[type(record.event)](record, task)
-        if not was_terminal:
-            self.tasks.ends(record.at, task)
+        self.tasks.ends(record.at, task)
         if task.plan is not None:
-            self.batches.on_task_ended(was_terminal, task)
+            self.batches.on_task_ended(task)
             self.keys.on_ended(record, task)
-        if task.waits is not None or task.id in self.dependencies.children:
-            self.dependencies.on_ended(record, task)
+        if task.waits is not None or task.id in self.graph.children:
+            self.graph.on_ended(record, task)
 
-    def _on_revived(self, record: e.Record, task: Task) -> None:
+    def _on_revived(self, record: e.Record[e.TaskRevived], task: Task) -> None:
         """Fold what a new life means for what a task belongs to."""
         self.tasks.lives_again(task)
         batch = self.batches.on_task_revived(record, task)
@@ -244,15 +262,15 @@ class State:
             self.keys.on_batch_revived(record, batch)
         self.keys.on_revived(record, task)
 
-    def _on_batch_finished(self, record: e.Record) -> None:
+    def _on_batch_finished(self, record: e.Record[e.BatchFinished]) -> None:
         batch = self.batches.on_finished(record)
         if batch is not None:
             self.keys.on_batch_finished(record, batch)
             self.deliveries.on_batch_finished(record, batch)
 
-    def _on_clock_stepped(self, record: e.Record) -> None:
+    def _on_clock_stepped(self, record: e.Record[e.ClockStepped]) -> None:
         """Go on by another clock: what is counted from something that happened moves with it."""
-        event: e.ClockStepped = record.event  # type: ignore[assignment]
+        event = record.event
         by_us = event.now - event.was
         self.tasks.carry_over(by_us, record.at)
         self.batches.carry_over(by_us, record.at)
@@ -260,11 +278,11 @@ class State:
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift
 
-    def _before_settings(self, record: e.Record) -> None:
+    def _before_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
         """Forget by the old limits what the live server may have forgotten by them."""
         self.forget(record.at)
 
-    def _on_settings(self, record: e.Record) -> None:
+    def _on_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
         del record
         self._keep()
         self.backlog.age_by(self.control.limits.aging_ms)
@@ -283,7 +301,7 @@ class State:
             "at": self.at,
             "row": list(ROW),
             "since": self.backlog.dump(),
-            "due": self.dependencies.dump(),
+            "due": self.graph.dump(),
             "browsers": self.browsers.dump(),
             "batches": self.batches.dump(),
             "deliveries": self.deliveries.dump(),
@@ -293,7 +311,6 @@ class State:
         }
 
     def dump(self) -> bytes:
-        """Give everything, as the blob of a snapshot."""
         rows = [task.to_row() for task in self.tasks]
         return orjson.dumps({**self.dump_head(), "tasks": rows, "keys": self.keys.dump()})
 
@@ -314,7 +331,7 @@ class State:
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()
         state.browsers.load(data["browsers"], state.control.limits.browsers)
-        state.dependencies.load(data["due"])
+        state.graph.load(data["due"])
         state.batches.load(data["batches"])
         state.keys.load(data["keys"])
         state.deliveries.load(data["deliveries"])

@@ -50,7 +50,6 @@ class Stats:
     """Counts of everything that happened to tasks."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.totals = dict.fromkeys(COUNTERS, 0)
         self.at_start = dict.fromkeys(COUNTERS, 0)
         self.agents: OrderedDict[str, dict[str, int]] = OrderedDict()
@@ -60,80 +59,69 @@ class Stats:
         self.is_busy: Callable[[str], bool] = lambda _agent: False
         self.uncounted: Refusals | None = None
 
-    def on_server_started(self, record: Record) -> None:
+    def on_server_started(self, record: Record[e.ServerStarted]) -> None:
         """Count `since start` from here."""
-        event: e.ServerStarted = record.event  # type: ignore[assignment]
+        event = record.event
         if event.resumed:
             return
         self.at_start = dict(self.totals)
         self.agents_at_start = {agent: dict(counts) for agent, counts in self.agents.items()}
         self.rest_at_start = dict(self.rest)
 
-    def on_submitted(self, record: Record, task: Task) -> None:
-        """Count an accepted task."""
+    def on_submitted(self, record: Record[e.TaskSubmitted], task: Task) -> None:
         del record
         self._count("submitted", task.agent)
 
-    def on_rejected(self, record: Record, task: Task) -> None:
-        """Count a rejected task."""
+    def on_rejected(self, record: Record[e.TaskRejected], task: Task) -> None:
         del record
         self._count("rejected", task.agent)
 
-    def on_refusals(self, record: Record) -> None:
-        """Count refused tasks that have no record of their own."""
-        event: e.RefusalsCounted = record.event  # type: ignore[assignment]
+    def on_refusals(self, record: Record[e.RefusalsCounted]) -> None:
+        event = record.event
         for agent, many in event.agents.items():
             self._count("rejected", agent, many)
         self.totals["rejected"] += event.others
         self.rest["rejected"] += event.others
 
-    def on_assigned(self, record: Record, task: Task) -> None:
-        """Count a dispatch and what it waited."""
+    def on_assigned(self, record: Record[e.TaskAssigned], task: Task) -> None:
         totals = self.totals
         totals["dispatched"] += 1
         totals["dispatch_wait_us"] += max(0, record.at - task.ready_at)
 
-    def on_succeeded(self, record: Record, task: Task) -> None:
-        """Count a success."""
+    def on_succeeded(self, record: Record[e.TaskSucceeded], task: Task) -> None:
         self._count("completed", task.agent)
         self._executed(record, task)
 
-    def on_failed(self, record: Record, task: Task) -> None:
-        """Count a failure."""
+    def on_failed(self, record: Record[e.TaskFailed], task: Task) -> None:
         self._count("failed", task.agent)
-        event: e.TaskFailed = record.event  # type: ignore[assignment]
+        event = record.event
         if event.code != REACHED_CODE:  # which no attempt led to
             self._executed(record, task)
 
-    def on_attempt_failed(self, record: Record, task: Task) -> None:
-        """Count an attempt that failed and is followed by another."""
+    def on_attempt_failed(self, record: Record[e.AttemptFailed], task: Task) -> None:
         self.totals["retried"] += 1
         self._executed(record, task)
 
-    def on_expired(self, record: Record, task: Task) -> None:
-        """Count a task that waited too long: expired, and failed."""
+    def on_expired(self, record: Record[e.TaskExpired], task: Task) -> None:
         del record
         self.totals["expired"] += 1
         self._count("failed", task.agent)
 
-    def on_cancelled(self, record: Record, task: Task) -> None:
-        """Count a cancellation."""
+    def on_cancelled(self, record: Record[e.TaskCancelled], task: Task) -> None:
         self._count("cancelled", task.agent)
-        event: e.TaskCancelled = record.event  # type: ignore[assignment]
+        event = record.event
         if event.was not in WAITING:
             self._executed(record, task)
 
-    def on_interrupted(self, record: Record, task: Task) -> None:
-        """Count an attempt that the server's end cut off."""
+    def on_interrupted(self, record: Record[e.AttemptInterrupted], task: Task) -> None:
         del record, task
         self.totals["interrupted"] += 1
 
-    def on_refused(self, record: Record) -> None:
-        """Count a result that came too late."""
+    def on_refused(self, record: Record[e.ResultRefused]) -> None:
         del record
         self.totals["refused"] += 1
 
-    def _executed(self, record: Record, task: Task) -> None:
+    def _executed(self, record: Record[e.TaskFact], task: Task) -> None:
         if task.started_at:
             self.totals["executed"] += 1
             self.totals["execution_us"] += max(0, record.at - task.started_at)
@@ -183,7 +171,6 @@ class Stats:
         return {**counts, "rejected": counts["rejected"] + refused}
 
     def since_start(self) -> dict[str, int]:
-        """Give the counters since the server started."""
         return {name: value - self.at_start[name] for name, value in self.all_time().items()}
 
     def agents_since_start(self) -> dict[str, dict[str, int]]:
@@ -204,7 +191,6 @@ class Stats:
         return rest
 
     def dump(self) -> dict[str, Any]:
-        """Give everything for a snapshot."""
         return {
             "totals": self.totals,
             "atStart": self.at_start,
@@ -215,7 +201,6 @@ class Stats:
         }
 
     def load(self, data: dict[str, Any]) -> None:
-        """Take over what `dump` gave."""
         self.totals = data["totals"]
         self.at_start = data["atStart"]
         self.agents = OrderedDict(data["agents"])

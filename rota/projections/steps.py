@@ -29,20 +29,32 @@ class Steps:
     """The steps that were taken over."""
 
     def __init__(self) -> None:
-        """Start with a clock that was never set."""
         self.shift = 0
         self.latest = 0
         self.last: list[StepTaken] = []
 
-    def on_stepped(self, record: Record) -> None:
+    def on_stepped(self, record: Record[e.ClockStepped]) -> None:
         """Note a step; `latest` is the latest moment that the clock was ever set back from."""
-        event: e.ClockStepped = record.event  # type: ignore[assignment]
+        event = record.event
         self.shift += event.now - event.was
         self.latest = max(self.latest, event.was)
         self.last = [
             *self.last[1 - STEPS_MAX :],
             StepTaken(record.seq, event.was, event.now, self.shift),
         ]
+
+    def copied(self) -> Steps:
+        """Give them as they are now, for whoever reads beside the loop."""
+        copy = Steps()
+        copy.shift, copy.latest, copy.last = self.shift, self.latest, self.last
+        return copy
+
+    def until(self, seq: int) -> Steps:
+        """Give those that had been taken by a record."""
+        then = Steps()
+        then.last = [step for step in self.last if step.seq <= seq]
+        then.shift = then.last[-1].shift if then.last else 0
+        return then
 
     def since(self, seq: int, until: int | None = None) -> int:
         """Give how far the clock was set after one record, up to and with another."""
@@ -53,15 +65,12 @@ class Steps:
         )
 
     def recent(self, now: int, within_us: int) -> list[StepTaken]:
-        """Give the steps that were taken so short a time ago."""
         began = now - self.shift - within_us
         return [step for step in self.last if step.now - step.shift > began]
 
     def dump(self) -> dict[str, Any]:
-        """Give everything for a snapshot."""
         return {"shift": self.shift, "latest": self.latest, "last": [list(s) for s in self.last]}
 
     def load(self, data: dict[str, Any]) -> None:
-        """Take over what `dump` gave."""
         self.shift, self.latest = data["shift"], data["latest"]
         self.last = [StepTaken(*row) for row in data["last"]]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rota.domain.commands import Limits
-    from rota.domain.events import Record
+    from rota.domain.events import Record, TaskRejected, TaskSubmitted
 
 US_PER_S = 1_000_000
 REJECTED_MAX = 1000
@@ -37,6 +37,7 @@ class Tasks:
         self.ended: deque[tuple[int, Task]] = deque()
         self.ended_bytes = 0
         self.rejected: deque[Task] = deque()
+        # A snapshot in the making writes a task out before it becomes another.
         self.before_change: Callable[[Task], None] | None = None
         self.on_forgotten: Callable[[Task], None] | None = None
         self._ended_max = self._ended_bytes_max = sys.maxsize
@@ -53,19 +54,15 @@ class Tasks:
         self.crowded = self.is_crowded()
 
     def get(self, task_id: str) -> Task | None:
-        """Give the task, if it is in memory."""
         return self.by_id.get(task_id)
 
     def __len__(self) -> int:
-        """Count the tasks in memory."""
         return len(self.by_id)
 
     def __iter__(self) -> Iterator[Task]:
-        """Go through them in order of submission."""
         return iter(self.by_id.values())
 
     def is_kept(self, task: Task, now: int) -> bool:
-        """Whether a task is still within its retention."""
         return task.state not in TERMINAL or task.finished_at + self.ttl_us > now
 
     def in_order(self) -> list[Task]:
@@ -75,12 +72,8 @@ class Tasks:
             self._is_unsorted = False
         return list(self.by_id.values())
 
-    def add(self, record: Record) -> Task:
-        """Add a submitted or rejected task."""
+    def add(self, record: Record[TaskSubmitted | TaskRejected]) -> Task:
         task = born(record)
-        same = self.by_id.get(task.id)
-        if same is not None:
-            self.lives_again(same)  # only in a log that no rota wrote
         self.by_id[task.id] = task
         if task.finished_at:
             self.ends(record.at, task)
@@ -106,7 +99,6 @@ class Tasks:
 
     def ends(self, at: int, task: Task) -> None:
         """Count a task among the ended ones; to be called when its end is folded."""
-        self.lives_again(task)  # only in a log that no rota wrote
         task.weight = weight_of(task)
         self.ended_bytes += task.weight
         self.ended.append((at, task))
@@ -115,7 +107,6 @@ class Tasks:
             self._sweep()
 
     def lives_again(self, task: Task) -> None:
-        """Count a revived task among the living."""
         if task.weight:
             self.ended_bytes -= task.weight
             task.weight = 0
@@ -135,7 +126,6 @@ class Tasks:
         self.ended = deque(item for item in self.ended if not self._is_void(item[1]))
 
     def is_crowded(self) -> bool:
-        """Whether more than enough ended tasks are in memory."""
         count = len(self.ended) - self._void_total
         return count > 1 and (self.ended_bytes > self._ended_bytes_max or count > self._ended_max)
 
@@ -172,7 +162,6 @@ class Tasks:
         self.ended = deque((min(at + by_us, now), task) for at, task in self.ended)
 
     def load(self, tasks: list[Task]) -> None:
-        """Take over the tasks of a snapshot, in their order."""
         self.by_id = {task.id: task for task in tasks}
         over = sorted((task for task in tasks if task.weight), key=_ended_seq)
         self.ended = deque((task.finished_at, task) for task in over)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 import resource
-import shutil
-import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from support.disks import small_disk
 from support.kill_harness import (
     Ledger,
     Load,
@@ -36,7 +34,7 @@ from support.kill_harness import (
 from support.server_process import ServerFailed, ServerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import aiohttp
@@ -166,22 +164,6 @@ def test_a_full_disk_makes_the_server_read_only_until_there_is_room(tmp_path: Pa
         audit.check_all_ended()
 
     asyncio.run(main())
-
-
-@contextmanager
-def small_disk(point: Path, size: str) -> Iterator[Path]:
-    """Mount a tmpfs of `size`, or skip the test where that is not allowed."""
-    point.mkdir()
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    if mount is None or umount is None:
-        pytest.skip("there is no mount here")
-    words = [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(point)]
-    if subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("these tests may not mount")
-    try:
-        yield point
-    finally:
-        subprocess.run([umount, "--lazy", str(point)], check=True)
 
 
 def test_a_file_system_without_space_is_survived_and_resumed(tmp_path: Path) -> None:

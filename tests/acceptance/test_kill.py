@@ -17,7 +17,8 @@ from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.system import Shard
 from rota.clock import SystemClock
 from rota.config import Settings
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import Limits
+from rota.domain.intake import Request
 from rota.errors import Conflict
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.runner import AsyncRunner
@@ -96,7 +97,7 @@ def test_a_refused_cancel_tells_only_of_an_end_that_a_kill_cannot_take_back(
         shard.start()
         bridge = Bridge(shard, Settings(), None)
         try:
-            (admitted,) = await bridge.submit((SubmitTask("a1", "echo", "builtin"),))
+            (admitted,) = await bridge.submit((Request("a1", "echo", "builtin"),))
             await until(log.reached.is_set)
             durable_then: list[bool] = []
 

@@ -24,6 +24,7 @@ from support.kill_harness import (
     verify,
 )
 from support.server_process import ServerProcess
+from support.wishes import flat
 
 from rota.actors.recovery import rebuild
 from rota.domain import events as e
@@ -95,7 +96,7 @@ class History:
         self.batches: dict[str, str] = {}
         self.finished: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        self._tasks: dict[str, e.TaskSubmitted] = {}
+        self._tasks: dict[str, Any] = {}
         self._done: set[str] = set()
         self._due: dict[str, int] = {}
         self._flying: dict[str, list[str]] = {}
@@ -118,7 +119,7 @@ class History:
         elif isinstance(event, e.BatchFinished):
             self.finished[event.batch] += 1
         elif isinstance(event, e.TaskSubmitted):
-            self._tasks[event.task] = event
+            self._tasks[event.task] = flat(event)
         elif isinstance(event, e.TaskAssigned):
             self._assigned(event, record.at)
         elif isinstance(event, e.AttemptFailed):
@@ -145,7 +146,7 @@ class History:
             if task_id in self._flying.get(name, ()):
                 self._flying[name].remove(task_id)
 
-    def _bounds(self, task: e.TaskSubmitted) -> list[tuple[str, int]]:
+    def _bounds(self, task: Any) -> list[tuple[str, int]]:
         bounds = [(f"batch {task.batch}", task.parallelism)] if task.parallelism else []
         return [*bounds, (f"key {task.key}", 1)] if task.key else bounds
 

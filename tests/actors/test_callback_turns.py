@@ -10,8 +10,9 @@ from actors.bench import GOOD, Bench
 from rota.actors.messages import CallbackReported
 from rota.actors.runtime import body_of
 from rota.actors.webhook import WebhookActor
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import Limits
 from rota.domain.delivery import DeliveryReport
+from rota.domain.intake import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def bench() -> Iterator[Bench]:
 
 def end_tasks(bench: Bench, host: str, count: int) -> list[str]:
     """Have so many tasks end whose callbacks go to a host."""
-    command = SubmitTask("ann", "work", "http", callback=f"https://{host}/hook")
+    command = Request("ann", "work", "http", callback=f"https://{host}/hook")
     tasks = [bench.submit(command) for _ in range(count)]
     for task in tasks:
         bench.runner.running[task][1](GOOD)

@@ -15,10 +15,12 @@ from actors.bench import BAD, Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pykka import ActorRegistry
+from support.wishes import made
 
 from rota.domain import events as e
 from rota.domain.attempts import INTERRUPTIONS_MAX
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import Limits
+from rota.domain.intake import Request
 from rota.domain.task import TERMINAL
 
 FATES = ("good", "good", "good", "flaky", "bad", "cancelled")
@@ -64,10 +66,11 @@ class Run:
         self.was_cancelled: set[int] = set()
         self.crashes = 0
 
-    def command(self, node: int) -> SubmitTask:
+    def command(self, node: int) -> Request:
         """A task of the graph, by itself."""
         dice = self.dice
-        return SubmitTask(
+        return made(
+            Request,
             agent=dice.choice(("ann", "bob")),
             action="echo",
             executor="builtin",
@@ -119,7 +122,7 @@ class Run:
             ways += [f"ref:node-{node}", group.index(node)]
         return self.dice.choice(ways)
 
-    def together(self, group: list[int], tasks: list[SubmitTask]) -> None:
+    def together(self, group: list[int], tasks: list[Request]) -> None:
         bound = self.dice.choice((None, 1, 2))
         answer = self.bench.submit_batch(*tasks, parallelism=bound)
         self.batches[answer.batch] = group
@@ -220,14 +223,13 @@ class Run:
     def judge_rest(self) -> None:
         """Nothing is left over, and every batch was finished once."""
         state = self.bench.shard.state
-        assert (state.dependencies.children, state.dependencies.due) == ({}, {})
+        assert (state.graph.children, state.graph.due) == ({}, {})
         assert (state.backlog.total, state.slots.total) == (0, 0)
         expected = self.expected()
         for batch, group in self.batches.items():
             assert self.bench.kinds(batch) == ["BatchSubmitted", "BatchFinished"]
             fates = [expected[node][0] for node in group]
-            found = self.bench.shard.archive.batch(batch)
-            assert found is not None
+            found = self.bench.batch(batch)
             assert found.fates == {
                 fate: fates.count(fate) for fate in ("succeeded", "failed", "cancelled")
             }

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from actors.bench import BAD, Bench
+from support.wishes import changed
 
 from rota.actors import messages as m
 from rota.actors.queues import QUEUE_ACTORS_IDLE_MAX
 from rota.actors.recovery import rebuild
 from rota.actors.runtime import body_of
 from rota.domain import admission
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import Limits, Outcome
+from rota.domain.intake import Request
 from rota.domain.refusals import RECORDS_PER_S
 from rota.errors import QueueFull
 from rota.projections import stats
@@ -23,8 +25,8 @@ from rota.projections.tasks import REJECTED_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ECHO = SubmitTask("ann", "echo", "builtin")
-WAITS = SubmitTask("ann", "waits", "pull")
+ECHO = Request("ann", "echo", "builtin")
+WAITS = Request("ann", "waits", "pull")
 LONG = {"long": "x" * 5000}
 
 
@@ -48,7 +50,7 @@ def make() -> Iterator[Any]:
         bench.close()
 
 
-def run(bench: Bench, command: SubmitTask = ECHO, outcome: Outcome | None = None) -> str:
+def run(bench: Bench, command: Request = ECHO, outcome: Outcome | None = None) -> str:
     """Submit a task and end it."""
     task = bench.submit(command)
     bench.end(task, outcome or Outcome(ok=True))
@@ -128,7 +130,7 @@ def test_one_task_that_is_more_than_all_may_be_stays_until_the_next(make: Any) -
 
 def test_ended_tasks_leave_memory_by_the_clock_while_nothing_happens(make: Any) -> None:
     bench = make(result_ttl_s=10)
-    tasks = [run(bench, ECHO._replace(idempotency=f"k{n}", digest="d")) for n in range(5)]
+    tasks = [run(bench, changed(ECHO, idempotency=f"k{n}", digest="d")) for n in range(5)]
     seq = bench.shard.state.seq
     bench.wait(10)
     assert len(bench.shard.state.tasks) == 0
@@ -148,13 +150,16 @@ def test_what_left_memory_is_let_go_of_when_it_is_durable(make: Any) -> None:
     assert bench.shard.archive._attic == {}
 
 
-def test_what_was_read_from_the_log_is_kept_up_to_a_size(make: Any) -> None:
+def test_what_is_read_from_the_log_to_decide_is_read_without_its_texts(make: Any) -> None:
     bench = make(ended=1)
     large = Outcome(ok=True, result="x" * (1 << 20))
-    tasks = [run(bench, outcome=large) for _ in range(20)]
-    for task in tasks:
-        bench.task(task)
-    assert sum(len(t.result_json) for t in bench.shard.archive._read.values()) <= 8 << 20
+    tasks = [run(bench, outcome=large) for _ in range(5)][:-1]
+    seen: list[Any] = []
+    bench.shard.archive.fetch(tasks, None, seen.append, seen.append)
+    bench.host.run()
+    [fetched] = seen
+    found = [fetched.found[task].value for task in tasks]
+    assert [(each.state, each.result_json) for each in found] == [("succeeded", None)] * 4
 
 
 def test_what_waits_is_bounded_in_bytes(make: Any) -> None:
@@ -178,16 +183,26 @@ def test_agents_that_come_and_go_leave_no_actors_and_few_counters(
     bench = make()
     many = QUEUE_ACTORS_IDLE_MAX * 3
     answers = bench.offer(*[WAITS._replace(agent=f"agent-{n}") for n in range(many)])
-    assert len(bench.shard._queues) <= QUEUE_ACTORS_IDLE_MAX
+    assert len(bench.shard.cast.queues) <= QUEUE_ACTORS_IDLE_MAX
     assert len(bench.shard.state.stats.agents) == many
     for answer in answers:
         bench.cancel(answer.task)
     state = bench.shard.state
-    assert len(bench.shard._queues) <= QUEUE_ACTORS_IDLE_MAX
+    assert len(bench.shard.cast.queues) <= QUEUE_ACTORS_IDLE_MAX
     assert len(state.stats.agents) == 50
     assert state.stats.rest["cancelled"] == many - 50
     assert (state.backlog.orders, state.backlog.bytes) == ({}, 0)
     bench.check_replay()
+
+
+def test_an_agent_that_only_submits_and_runs_tasks_has_no_queue_started(make: Any) -> None:
+    bench = make()
+    task = run(bench)
+    bench.submit(WAITS)
+    assert bench.state(task) == "succeeded"
+    assert bench.shard.cast.queues == {}
+    bench.pause_agent("ann")
+    assert list(bench.shard.cast.queues) == ["ann"]
 
 
 def test_pauses_are_bounded_in_number(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,8 +222,8 @@ def test_pauses_are_bounded_in_number(make: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_a_forgotten_task_lives_again_with_all_it_had(make: Any) -> None:
     bench = make(ended=1)
-    said = ECHO._replace(
-        params=LONG, idempotency="i", digest="0" * 32, key="k", ref="r", priority=1
+    said = changed(
+        ECHO, params=LONG, idempotency="i", digest="0" * 32, key="k", ref="r", priority=1
     )
     task = run(bench, said, BAD)
     before = bench.task(task)
@@ -239,7 +254,7 @@ def test_a_forgotten_batch_comes_back_with_its_task_and_finishes_again(make: Any
     assert batch.fates == {"succeeded": 1, "failed": 0, "cancelled": 0}
     bench.end(first)
     assert bench.kinds(answer.batch).count("BatchFinished") == 2
-    found = bench.shard.archive.batch(answer.batch)
+    found = bench.batch(answer.batch)
     assert found.fates == {"succeeded": 2, "failed": 0, "cancelled": 0}
     bench.check_replay()
 

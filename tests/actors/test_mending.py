@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from actors.bench import BAD, GOOD, Bench
+from support.builders import chained, records_of, submitted, succeeded
+from support.wishes import made
 
-from rota.actors import agent_queue, dependencies, dispatcher, mending, recovery
+from rota.actors import agent_queue, dependents, dispatcher, mending, recovery
 from rota.actors import messages as m
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.mending import Gap
@@ -16,9 +18,11 @@ from rota.actors.recovery import rebuild
 from rota.actors.runtime import body_of
 from rota.actors.worker_pool import WorkerPool
 from rota.domain import events as e
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
-from rota.errors import InternalFault, NotWritable, StorageUnavailable, Unfolded
+from rota.domain.intake import Request
+from rota.errors import InternalFault, LogCorrupt, NotWritable, StorageUnavailable, Unfolded
+from rota.eventlog.memory_store import MemoryLog
 from rota.projections.state import State
 
 if TYPE_CHECKING:
@@ -45,8 +49,8 @@ def bench(make: Callable[..., Bench]) -> Bench:
     return make(Limits(inflight=1))
 
 
-def task(agent: str = "ann", **fields: Any) -> SubmitTask:
-    return SubmitTask(agent, "echo", "builtin", **fields)
+def task(agent: str = "ann", **fields: Any) -> Request:
+    return made(Request, agent, "echo", "builtin", **fields)
 
 
 class Broken:
@@ -210,7 +214,7 @@ def test_an_attempt_that_never_starts_fails_its_task_and_holds_up_no_other(
     poison = bench.submit(task("bad"))
     bench.end(poison)
     broken = Broken(monkeypatch, WorkerPool, "_start_attempt", 1 << 30)
-    broken.only = lambda _self, name, _token: name == "tsk_2"
+    broken.only = lambda _self, message: message.task == "tsk_2"
     poison, good = bench.submit(task("bad")), bench.submit(task("good"))
     for _ in range(100):
         bench.wait(10)
@@ -231,7 +235,7 @@ def test_a_task_that_rota_fails_on_twice_ends_where_it_waits(
         Broken(monkeypatch, agent_queue, "decide_release", 1 << 30)
         name = bench.submit(task(not_before=now + 1_000_000))
     elif state == "blocked":
-        Broken(monkeypatch, dependencies, "decide_cancel", 1 << 30)
+        Broken(monkeypatch, dependents, "decide_cancel", 1 << 30)
         name = bench.submit(task(depends=(running,)))
         bench.end(running, BAD)
     else:
@@ -354,6 +358,39 @@ def test_a_fold_that_fails_after_every_recovery_ends_the_server(
     assert bench.shard.degraded
     assert broken.calls == mending.STOPS_MAX - 1
     assert name
+
+
+def test_an_illegal_move_is_not_written_and_the_shard_is_rebuilt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, waiting = bench.submit(task()), bench.submit(task())
+    bench.end(ended)
+    end = bench.log.head()
+
+    def lenient(task: Any, reason: str, *_more: Any) -> e.TaskCancelled:
+        return e.TaskCancelled(task.id, task.agent, task.state.value, reason)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent_queue, "decide_cancel", lenient)
+        with pytest.raises((InternalFault, StorageUnavailable)):
+            bench.cancel(ended)
+    assert "TaskCancelled is no legal move" in bench.shard.degraded
+    assert bench.log.head() == end
+    bench.wait(5)
+    assert bench.shard.degraded == ""
+    assert bench.state(ended) == "succeeded"
+    bench.end(waiting)
+    assert bench.state(waiting) == "succeeded"
+
+
+@pytest.mark.parametrize("use_snapshots", [False, True])
+def test_a_log_with_an_illegal_move_is_not_folded(*, use_snapshots: bool) -> None:
+    log = MemoryLog()
+    log.append(chained(records_of([submitted(), succeeded()])), 0, 0)
+    with pytest.raises(LogCorrupt, match="record 2 does not fold: TaskSucceeded") as caught:
+        rebuild(log, use_snapshots=use_snapshots)
+    assert caught.value.seq == 2
+    assert rebuild(log, until_seq=1).tasks.by_id["t1"].state == "ready"
 
 
 def test_a_record_that_comes_in_while_the_state_is_rebuilt_is_no_contradiction(

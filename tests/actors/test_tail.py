@@ -37,7 +37,7 @@ class Feeding:
     def __init__(self, **bounds: int) -> None:
         self.log = MemoryLog()
         self.epoch = self.log.claim()
-        self.tail = Tail(self.log, **bounds)
+        self.tail = Tail(**bounds)
         self.tail.last = 0
 
     def append(self, count: int, size: int = 1) -> list[Stored]:
@@ -56,10 +56,16 @@ class Feeding:
         """Make records durable, and feed the tail."""
         self.tail.add(self.append(count, size))
 
+    def page(self, after: int) -> list[tails.Entry]:
+        """Give the next records, from memory or from the log."""
+        if self.tail.holds(after):
+            return self.tail.page(after)
+        return self.tail.read(self.log, after, None)[0]
+
     def read(self, after: int) -> list[int]:
         """Read everything after a place."""
         found: list[int] = []
-        while page := self.tail.page(after):
+        while page := self.page(after):
             found += [entry.seq for entry in page]
             after = found[-1]
         return found
@@ -109,7 +115,7 @@ def test_a_page_is_bounded_from_memory_and_from_the_log(monkeypatch: pytest.Monk
     with feeding.tail.reading():
         feeding.add(12, 400)
         for after in (0, 3, 6, 9):
-            assert [entry.seq for entry in feeding.tail.page(after)] == [after + 1, after + 2]
+            assert [entry.seq for entry in feeding.page(after)] == [after + 1, after + 2]
 
 
 def test_what_is_not_reported_durable_is_not_shown() -> None:
@@ -118,7 +124,7 @@ def test_what_is_not_reported_durable_is_not_shown() -> None:
         feeding.add(2)
         late = feeding.append(3)
         assert feeding.read(0) == [1, 2]
-        assert [entry.seq for entry in feeding.tail.page_of("t0", 0)[0]] == [1]
+        assert [entry.seq for entry in feeding.tail.read(feeding.log, 0, "t0")[0]] == [1]
         feeding.tail.add(late)
         assert feeding.read(0) == [1, 2, 3, 4, 5]
 
@@ -143,6 +149,6 @@ def test_the_records_of_a_task_are_looked_through_to_the_end(
     found: list[int] = []
     after = 0
     while after < 10:
-        page, after = feeding.tail.page_of("t1", after)
+        page, after = feeding.tail.read(feeding.log, after, "t1")
         found += [entry.seq for entry in page]
     assert found == [2, 5, 8]

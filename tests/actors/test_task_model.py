@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from actors.bench import BAD, GOOD, Bench
 from pykka import ActorRegistry
+from support.wishes import changed
 
 from rota.actors import messages as m
-from rota.actors.dependencies import SLICE_TASKS
+from rota.actors.dependents import SLICE_TASKS
 from rota.actors.runtime import body_of
-from rota.domain.commands import Dedup, Limits, SubmitTask
+from rota.domain.commands import Dedup, Limits
 from rota.domain.delivery import DeliveryReport
+from rota.domain.intake import Request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull, Unprocessable
 from rota.executors.port import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ECHO = SubmitTask("ann", "echo", "builtin")
+ECHO = Request("ann", "echo", "builtin")
 RETRY = {"kind": "linear", "base_ms": 1000, "max_attempts": 3}
 S = 1_000_000
 HOOK = "https://one.example/hook"
@@ -55,7 +57,7 @@ def bench(make: Any) -> Bench:
 
 
 def test_a_failed_attempt_is_tried_again_after_its_pause_until_it_succeeds(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry=RETRY))
+    task = bench.submit(changed(ECHO, retry=RETRY))
     bench.end(task, BAD)
     assert (bench.state(task), bench.running) == ("scheduled", [])
     bench.wait(0.999)
@@ -76,7 +78,7 @@ def test_a_failed_attempt_is_tried_again_after_its_pause_until_it_succeeds(bench
 
 
 def test_the_last_attempt_fails_the_task(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry=RETRY))
+    task = bench.submit(changed(ECHO, retry=RETRY))
     for _ in range(3):
         bench.end(task, BAD)
         bench.wait(10)
@@ -86,20 +88,20 @@ def test_the_last_attempt_fails_the_task(bench: Bench) -> None:
 
 def test_jitter_is_drawn_for_each_retry(make: Any) -> None:
     bench = make(draw=lambda: 0.5)
-    task = bench.submit(ECHO._replace(retry={**RETRY, "jitter_ms": 1000}))
+    task = bench.submit(changed(ECHO, retry={**RETRY, "jitter_ms": 1000}))
     bench.end(task, BAD)
     assert bench.task(task).next_at - bench.host.clock.now_us() == 1_500_000
 
 
 def test_a_task_that_backs_off_holds_no_slot(make: Any) -> None:
     bench = make(Limits(inflight=1))
-    flaky, other = bench.submit(ECHO._replace(retry=RETRY)), bench.submit(ECHO)
+    flaky, other = bench.submit(changed(ECHO, retry=RETRY)), bench.submit(ECHO)
     bench.end(flaky, BAD)
     assert bench.running == [other]
 
 
 def test_an_attempt_that_times_out_is_aborted_and_tried_again(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry=RETRY, timeout_ms=500))
+    task = bench.submit(changed(ECHO, retry=RETRY, timeout_ms=500))
     bench.wait(0.5)
     assert bench.runner.aborted == [(task, "attempt timed out after 500 ms")]
     assert bench.state(task) == "scheduled"
@@ -108,7 +110,7 @@ def test_an_attempt_that_times_out_is_aborted_and_tried_again(bench: Bench) -> N
 
 
 def test_a_cancel_wins_over_a_retry(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry=RETRY))
+    task = bench.submit(changed(ECHO, retry=RETRY))
     bench.end(task, BAD)
     bench.cancel(task)
     bench.wait(100)
@@ -117,7 +119,7 @@ def test_a_cancel_wins_over_a_retry(bench: Bench) -> None:
 
 def test_a_deadline_ends_a_task_that_backs_off(bench: Bench) -> None:
     deadline = bench.host.clock.now_us() + 500_000
-    task = bench.submit(ECHO._replace(retry=RETRY, deadline=deadline))
+    task = bench.submit(changed(ECHO, retry=RETRY, deadline=deadline))
     bench.end(task, BAD)
     bench.wait(0.5)
     assert (bench.state(task), bench.task(task).error_code) == ("failed", "deadline_exceeded")
@@ -125,7 +127,7 @@ def test_a_deadline_ends_a_task_that_backs_off(bench: Bench) -> None:
 
 def test_a_retry_goes_into_a_queue_that_is_full(make: Any) -> None:
     bench = make(Limits(inflight=1, queued=1))
-    flaky = bench.submit(ECHO._replace(retry=RETRY, priority=0))
+    flaky = bench.submit(changed(ECHO, retry=RETRY, priority=0))
     bench.submit(ECHO)
     bench.pause_scheduler()
     bench.end(flaky, BAD)
@@ -137,7 +139,7 @@ def test_a_retry_goes_into_a_queue_that_is_full(make: Any) -> None:
 
 
 def test_a_backoff_outlives_a_crash(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry=RETRY))
+    task = bench.submit(changed(ECHO, retry=RETRY))
     bench.end(task, BAD)
     bench.crash()
     assert bench.state(task) == "scheduled"
@@ -150,7 +152,7 @@ def test_a_backoff_outlives_a_crash(bench: Bench) -> None:
 
 def test_a_task_starts_at_its_moment_and_not_before(bench: Bench) -> None:
     moment = bench.host.clock.now_us() + 5_000_000
-    task = bench.submit(ECHO._replace(not_before=moment))
+    task = bench.submit(changed(ECHO, not_before=moment))
     bench.wait(4.999)
     bench.crash()
     assert (bench.state(task), bench.running) == ("scheduled", [])
@@ -161,7 +163,7 @@ def test_a_task_starts_at_its_moment_and_not_before(bench: Bench) -> None:
 def test_a_task_that_waits_too_long_in_its_queue_expires(make: Any) -> None:
     bench = make(Limits(inflight=1))
     running = bench.submit(ECHO)
-    hasty = bench.submit(ECHO._replace(queue_timeout_ms=2000))
+    hasty = bench.submit(changed(ECHO, queue_timeout_ms=2000))
     bench.wait(1.999)
     assert bench.state(hasty) == "ready"
     bench.wait(0.001)
@@ -177,8 +179,8 @@ def test_the_queue_timeout_counts_only_the_time_a_task_is_ready(make: Any) -> No
     bench = make(Limits(inflight=1))
     moment = bench.host.clock.now_us() + 10_000_000
     blocker = bench.submit(ECHO)
-    late = bench.submit(ECHO._replace(queue_timeout_ms=2000, not_before=moment))
-    child = bench.submit(ECHO._replace(queue_timeout_ms=2000, depends=(blocker,)))
+    late = bench.submit(changed(ECHO, queue_timeout_ms=2000, not_before=moment))
+    child = bench.submit(changed(ECHO, queue_timeout_ms=2000, depends=(blocker,)))
     bench.wait(11.999)
     assert (bench.state(late), bench.state(child)) == ("ready", "blocked")
     bench.wait(0.001)
@@ -187,7 +189,7 @@ def test_the_queue_timeout_counts_only_the_time_a_task_is_ready(make: Any) -> No
 
 def test_a_queue_timeout_outlives_a_crash(make: Any) -> None:
     bench = make(start_paused=True)
-    task = bench.submit(ECHO._replace(queue_timeout_ms=2000))
+    task = bench.submit(changed(ECHO, queue_timeout_ms=2000))
     bench.wait(1)
     bench.crash()
     bench.wait(1)
@@ -230,7 +232,7 @@ def test_a_child_gets_the_result_of_a_parent_that_has_left_memory(make: Any) -> 
 def test_a_child_whose_params_grow_too_large_fails_without_a_retry(bench: Bench) -> None:
     parent = bench.submit(ECHO)
     params = {"x": ["{{" + parent + "}}"] * 9}
-    child = bench.submit(ECHO._replace(depends=(parent,), params=params, retry=RETRY))
+    child = bench.submit(changed(ECHO, depends=(parent,), params=params, retry=RETRY))
     bench.end(parent, GOOD._replace(result="x" * (1 << 20)))
     assert (bench.state(child), bench.task(child).error_code) == ("failed", "bad_params")
     assert bench.shard.state.slots.total == 0
@@ -308,7 +310,7 @@ def test_an_id_that_was_wanted_in_vain_stays_free(make: Any) -> None:
 def test_a_delayed_child_waits_for_both_its_parent_and_its_moment(bench: Bench) -> None:
     moment = bench.host.clock.now_us() + 5_000_000
     parent = bench.submit(ECHO)
-    child = bench.submit(ECHO._replace(depends=(parent,), not_before=moment))
+    child = bench.submit(changed(ECHO, depends=(parent,), not_before=moment))
     bench.end(parent)
     assert (bench.state(child), bench.kinds(child)[-1]) == ("scheduled", "TaskDelayed")
     bench.wait(5)
@@ -432,7 +434,7 @@ def test_a_batch_that_ended_in_a_crash_is_finished_after_it(bench: Bench) -> Non
 
 
 def test_a_repeat_under_an_idempotency_key_gives_the_first_task(bench: Bench) -> None:
-    once = ECHO._replace(idempotency="i", digest="d", by="ann")
+    once = changed(ECHO, idempotency="i", digest="d", by="ann")
     task = bench.submit(once)
     for _ in range(2):
         [answer] = bench.offer(once)
@@ -440,13 +442,13 @@ def test_a_repeat_under_an_idempotency_key_gives_the_first_task(bench: Bench) ->
         bench.crash()
     assert bench.submit(once._replace(by="bob")) != task
     with pytest.raises(Unprocessable, match="used for a different request") as caught:
-        bench.submit(once._replace(digest="other"))
+        bench.submit(changed(once, digest="other"))
     assert caught.value.code == "idempotency_conflict"
 
 
 def test_an_idempotency_key_is_good_for_a_day_after_the_end(make: Any) -> None:
     bench = make(Limits(result_ttl_s=1))
-    once = ECHO._replace(idempotency="i", digest="d")
+    once = changed(ECHO, idempotency="i", digest="d")
     task = bench.submit(once)
     bench.wait(48 * 3600)
     assert bench.offer(once)[0].task == task
@@ -459,7 +461,7 @@ def test_an_idempotency_key_is_good_for_a_day_after_the_end(make: Any) -> None:
 
 
 def test_one_request_with_a_key_twice_makes_one_task(bench: Bench) -> None:
-    once = ECHO._replace(idempotency="i", digest="d")
+    once = changed(ECHO, idempotency="i", digest="d")
     one, two = bench.offer(once, once)
     assert (one.task, one.known, two.known) == (two.task, "", "idempotent")
     assert len(bench.shard.state.tasks) == 1
@@ -467,7 +469,7 @@ def test_one_request_with_a_key_twice_makes_one_task(bench: Bench) -> None:
 
 def test_a_rejected_task_leaves_its_key_free(make: Any) -> None:
     bench = make(Limits(inflight=1, queued=1))
-    once = ECHO._replace(idempotency="i", digest="d")
+    once = changed(ECHO, idempotency="i", digest="d")
     running = bench.submit(ECHO)
     bench.submit(ECHO)
     [refused] = bench.offer(once)
@@ -485,8 +487,8 @@ def test_a_repeated_batch_is_the_same_batch(bench: Bench) -> None:
     with pytest.raises(Unprocessable, match="different request"):
         bench.submit_batch(ECHO, idempotency="i", digest="e")
     with pytest.raises(Unprocessable, match="used for a batch"):
-        bench.submit(ECHO._replace(idempotency="i", digest="d"))
-    bench.submit(ECHO._replace(idempotency="single", digest="d"))
+        bench.submit(changed(ECHO, idempotency="i", digest="d"))
+    bench.submit(changed(ECHO, idempotency="single", digest="d"))
     with pytest.raises(Unprocessable, match="used for a single task"):
         bench.submit_batch(ECHO, idempotency="single", digest="d")
 
@@ -551,7 +553,7 @@ def test_a_replacement_that_depends_on_what_it_replaces_does_not_wait_for_ever(
 
 
 def test_a_revived_task_runs_again_with_all_its_attempts(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(retry={**RETRY, "max_attempts": 2}))
+    task = bench.submit(changed(ECHO, retry={**RETRY, "max_attempts": 2}))
     for _ in range(2):
         bench.end(task, BAD)
         bench.wait(10)
@@ -610,7 +612,7 @@ def test_who_ran_out_of_time_before_its_turn_is_not_revived(bench: Bench) -> Non
     parent = bench.submit(ECHO)
     soon = bench.host.clock.now_us() + 5 * S
     child = bench.submit(ECHO._replace(depends=(parent,), deadline=soon))
-    later = bench.submit(ECHO._replace(not_before=soon + 60 * S, deadline=soon))
+    later = bench.submit(changed(ECHO, not_before=soon + 60 * S, deadline=soon))
     bench.wait(6)
     assert (bench.state(child), bench.state(later)) == ("failed", "failed")
     for task in (child, later):
@@ -621,7 +623,7 @@ def test_who_ran_out_of_time_before_its_turn_is_not_revived(bench: Bench) -> Non
 def test_a_task_that_waited_too_long_can_wait_again(make: Any) -> None:
     bench = make(Limits(inflight=1))
     running = bench.submit(ECHO)
-    task = bench.submit(ECHO._replace(queue_timeout_ms=1000))
+    task = bench.submit(changed(ECHO, queue_timeout_ms=1000))
     bench.wait(2)
     assert bench.task(task).error_code == "queue_timeout_exceeded"
     bench.revive(task)
@@ -654,7 +656,7 @@ def test_what_is_overdue_after_a_restart_ends_instead_of_being_dispatched(make: 
     bench = make(Limits(inflight=1))
     running = bench.submit(ECHO)
     late = bench.submit(ECHO._replace(deadline=bench.host.clock.now_us() + 5 * S))
-    tired = bench.submit(ECHO._replace(queue_timeout_ms=1000))
+    tired = bench.submit(changed(ECHO, queue_timeout_ms=1000))
     good = bench.submit(ECHO)
     bench.crash(away_s=3600)
     assert bench.running == [running]
@@ -708,7 +710,7 @@ def test_a_pause_that_is_asked_for_twice_is_one(bench: Bench) -> None:
 # -- pre-emption
 
 
-URGENT = ECHO._replace(priority=0, preempt=True)
+URGENT = changed(ECHO, priority=0, preempt=True)
 
 
 def test_an_urgent_task_takes_the_place_of_a_less_urgent_one(make: Any) -> None:
@@ -741,7 +743,7 @@ def test_an_urgent_task_takes_a_place_although_another_is_ahead_of_it(make: Any)
     bench = make(Limits(inflight_per_agent=2))
     low, victim = bench.submit(ECHO._replace(priority=5)), bench.submit(ECHO._replace(priority=6))
     calm = bench.submit(ECHO._replace(priority=0))
-    urgent = bench.submit(ECHO._replace(priority=1, preempt=True))
+    urgent = bench.submit(changed(ECHO, priority=1, preempt=True))
     assert bench.running == [low, urgent]
     assert bench.runner.aborted == [(victim, "preempted")]
     bench.end(low)
@@ -791,7 +793,7 @@ def test_what_an_attempt_says_after_it_was_cut_off_is_not_kept(bench: Bench) -> 
 def test_what_an_attempt_says_after_its_end_is_not_kept(bench: Bench, end: str) -> None:
     """Terminal is final, and what is over is over."""
     retry = RETRY if end == "backing off" else None
-    task = bench.submit(ECHO._replace(retry=retry))
+    task = bench.submit(changed(ECHO, retry=retry))
     _, _, tell = bench.runner.running[task]
     if end == "cancelled":
         bench.cancel(task)

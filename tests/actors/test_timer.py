@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from actors.bench import BAD, Bench
+from support.wishes import changed
 
 from rota.actors import messages as m
-from rota.actors.routes import Routes
+from rota.actors.failover import Phase
+from rota.actors.moments import Moments
 from rota.clock import ManualClock
 from rota.domain import events as e
-from rota.domain.commands import SubmitTask
 from rota.domain.delivery import DeliveryReport
+from rota.domain.intake import Request
+from rota.errors import LogUnusable
+from rota.eventlog.committer import CommitFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ECHO = SubmitTask("ann", "echo", "builtin")
+ECHO = Request("ann", "echo", "builtin")
 RETRY = {"kind": "fixed", "base_ms": 10_000, "max_attempts": 2}
 HOUR_US = 3_600_000_000
 
@@ -40,15 +44,15 @@ def set_clock(bench: Bench, by_us: int) -> None:
 @pytest.mark.parametrize("by_us", [HOUR_US, -HOUR_US])
 def test_everything_that_waits_for_a_moment_is_armed_anew(bench: Bench, by_us: int) -> None:
     wall = bench.host.clock.now_us()
-    delayed = bench.submit(ECHO._replace(delay_ms=10_000))
+    delayed = bench.submit(changed(ECHO, delay_ms=10_000))
     slow = bench.submit(ECHO._replace(timeout_ms=10_000))
-    failed = bench.submit(ECHO._replace(retry=RETRY))
+    failed = bench.submit(changed(ECHO, retry=RETRY))
     bench.end(failed, BAD)
     told = bench.submit(ECHO._replace(callback="http://one.test/"))
     bench.end(told)
     bench.courier.sent.pop()[2](DeliveryReport(ok=False, error="later", retry_after_s=10.0))
     bench.host.run()
-    waits = bench.submit(ECHO._replace(executor="pull", queue_timeout_ms=10_000))
+    waits = bench.submit(changed(ECHO, executor="pull", queue_timeout_ms=10_000))
     dated = bench.submit(ECHO._replace(executor="pull", deadline=wall + 2 * HOUR_US))
     set_clock(bench, by_us)
     bench.wait(9.9)
@@ -74,7 +78,7 @@ def test_everything_that_waits_for_a_moment_is_armed_anew(bench: Bench, by_us: i
 
 def test_a_clock_that_is_set_while_the_server_is_down_is_told_at_its_start(bench: Bench) -> None:
     set_clock(bench, HOUR_US)
-    delayed = bench.submit(ECHO._replace(delay_ms=10_000))
+    delayed = bench.submit(changed(ECHO, delay_ms=10_000))
     assert isinstance(bench.host.clock, ManualClock)
     bench.host.clock.step_us(-HOUR_US)
     bench.close()
@@ -87,6 +91,30 @@ def test_a_clock_that_is_set_while_the_server_is_down_is_told_at_its_start(bench
     bench.check_replay()
 
 
+@pytest.mark.parametrize("by_us", [HOUR_US, -HOUR_US])
+def test_a_step_that_was_lost_with_the_disk_ages_nothing_that_is_shown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, by_us: int
+) -> None:
+    task = bench.submit(ECHO)
+    bench.end(task)
+    before, shard = bench.host.clock.now_us(), bench.shard
+
+    def fails() -> None:
+        raise LogUnusable("No space left on device")
+
+    def lost(_: Any) -> None:
+        bench.host.soon.append(lambda: shard.on_report(CommitFailed(LogUnusable("disk full"))))
+
+    monkeypatch.setattr(shard.journal, "_hand_over", lost)
+    monkeypatch.setattr(bench.log, "reopen", fails)
+    set_clock(bench, by_us)
+    bench.wait(0.2)
+    assert shard.failover.phase is Phase.READ_ONLY
+    assert shard.state.steps.shift == 0, "the log has not heard of it"
+    assert shard.journal.now() == before + 200_000
+    assert shard.state.tasks.is_kept(shard.state.tasks.by_id[task], shard.journal.now())
+
+
 def test_ids_of_a_time_that_comes_again_are_not_given_twice(bench: Bench) -> None:
     shard = bench.shard
     set_clock(bench, HOUR_US)
@@ -95,23 +123,23 @@ def test_ids_of_a_time_that_comes_again_are_not_given_twice(bench: Bench) -> Non
     bench.wait(3600)
     bench.submit(ECHO)
     assert shard.state.tasks.get(task) is None
-    assert not shard._is_taken(task), "nobody draws ids of that time any more"
+    assert not shard.ids.is_taken(task), "nobody draws ids of that time any more"
     set_clock(bench, -2 * HOUR_US)
-    assert shard._is_taken(task)
+    assert shard.ids.is_taken(task)
 
 
 def test_a_fault_in_the_middle_of_a_tick_loses_no_moment(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    due, faults = Routes.due, [RuntimeError("once")]
+    send, faults = Moments.send, [RuntimeError("once")]
 
-    def faulty(self: Routes, message: Any) -> None:
+    def faulty(self: Moments, message: Any) -> None:
         if faults:
             raise faults.pop()
-        due(self, message)
+        send(self, message)
 
-    tasks = [bench.submit(ECHO._replace(delay_ms=1000)) for _ in range(3)]
-    monkeypatch.setattr(Routes, "due", faulty)
+    tasks = [bench.submit(changed(ECHO, delay_ms=1000)) for _ in range(3)]
+    monkeypatch.setattr(Moments, "send", faulty)
     body = bench.shard.timer.actor_inbox.actor  # type: ignore[attr-defined]
     body._send = lambda message: faulty(body._moments.__self__, message)
     bench.wait(2)
@@ -121,7 +149,7 @@ def test_a_fault_in_the_middle_of_a_tick_loses_no_moment(
 
 
 def test_moments_that_cannot_be_derived_are_derived_later(bench: Bench) -> None:
-    task = bench.submit(ECHO._replace(delay_ms=5000))
+    task = bench.submit(changed(ECHO, delay_ms=5000))
     body = bench.shard.timer.actor_inbox.actor  # type: ignore[attr-defined]
     moments, faults = body._moments, [RuntimeError("once")]
 

@@ -7,12 +7,20 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.builders import START_US, chained, history, submitted
-from support.server_process import ServerProcess
+from support.builders import (
+    START_US,
+    chained,
+    history,
+    records_of,
+    server_started,
+    started,
+    submitted,
+)
+from support.server_process import ServerFailed, ServerProcess
 
 from rota.client.client import RotaClient
 from rota.clock import rfc3339
-from rota.domain.events import ClockStepped, Record
+from rota.domain.events import Record
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Snapshot, Stored
 from rota.projections.state import SNAPSHOT_VERSION, State
@@ -87,15 +95,11 @@ def test_replay_until_a_seq_gives_the_state_of_then(typed, kept, records, seq):
 
 
 def test_replay_until_a_moment_gives_the_state_of_then(typed, kept, records):
-    steps = [record for record in records if isinstance(record.event, ClockStepped)]
-
-    def told(record):
-        """Date it by the clock that the log ends with."""
-        return record.at + sum(s.event.now - s.event.was for s in steps if s.seq > record.seq)
-
-    at = rfc3339(told(records[249]))
-    summary = json.loads(typed("replay", "--data-dir", kept, "--until", at, "--json").stdout)
-    last = max(record.seq for record in records if told(record) <= told(records[249]))
+    at = records[249].at
+    summary = json.loads(
+        typed("replay", "--data-dir", kept, "--until", rfc3339(at), "--json").stdout
+    )
+    last = max(record.seq for record in records if record.at <= at)  # the clock was set back, too
     assert summary["seq"] == last
     assert summary["digest"] == state_after(records, last).digest()
 
@@ -148,6 +152,31 @@ def test_verify_of_a_good_log(typed, kept):
     assert "events/s" in text
 
 
+@pytest.mark.parametrize("command", ["verify", "replay"])
+def test_the_environment_says_which_namespace_is_read(typed, tmp_path, kept, folder, command):
+    data_dir = tmp_path / "served"
+    shutil.copytree(kept, data_dir)
+    log = LmdbLog(data_dir / "namespaces" / "team-a", map_bytes=1 << 24)
+    log.append(chained(history(8, 20)), 0, log.claim())
+    log.close()
+    words = (command, "--data-dir", data_dir, "--json")
+    plain = typed(*words)
+    assert (json.loads(plain.stdout)["seq"], "namespace" in plain.stderr) == (EVENTS, False)
+    named = typed(*words, env={"ROTA_NAMESPACE": "team-a"})
+    assert json.loads(named.stdout)["seq"] == 20
+    assert "reading namespace team-a\n" in named.stderr
+    back = typed(*words, "--namespace", "default", env={"ROTA_NAMESPACE": "team-a"})
+    assert json.loads(back.stdout)["seq"] == EVENTS
+    wrong = typed(command, "--data-dir", folder, env={"ROTA_NAMESPACE": "team-a"})
+    assert wrong.exit_code != 0
+    assert "team-a" in wrong.stderr
+
+
+def test_replay_shows_the_rules_beside_the_limits(typed, kept, records):
+    summary = json.loads(typed("replay", "--data-dir", kept, "--json").stdout)
+    assert summary["rules"] == state_after(records, EVENTS).control.rules.to_dict()
+
+
 def test_verify_finds_a_flipped_bit_and_names_the_record(typed, folder):
     damaged(folder, b'"seq":123,')
     result = typed("verify", "--data-dir", folder)
@@ -188,6 +217,33 @@ def test_verify_finds_a_record_that_lies_about_its_seq(typed, folder, records):
     result = typed("verify", "--data-dir", folder)
     assert result.exit_code == 4
     assert f"record {EVENTS + 1} says that it is record 7" in result.stderr
+
+
+@pytest.fixture
+def illegal(tmp_path) -> Path:
+    """A folder whose third record starts a task that was never assigned."""
+    folder = tmp_path / "illegal"
+    log = LmdbLog(folder, map_bytes=1 << 24)
+    log.append(chained(records_of([server_started(), submitted(), started()])), 0, log.claim())
+    log.close()
+    return folder
+
+
+def test_verify_finds_a_move_that_is_not_legal(typed, illegal):
+    result = typed("verify", "--data-dir", illegal)
+    assert result.exit_code == 4
+    assert "record 3 does not fold: TaskStarted is no legal move of task t1" in result.stderr
+    assert json.loads(typed("verify", "--data-dir", illegal, "--json").stdout)["seq"] == 3
+
+
+def test_no_server_starts_on_a_move_that_is_not_legal(illegal):
+    with pytest.raises(ServerFailed) as caught:
+        ServerProcess(illegal).start()
+    assert "Traceback" not in caught.value.output
+    assert "record 3 does not fold: TaskStarted is no legal move of task t1, which is ready" in (
+        " ".join(caught.value.output.split())
+    )
+    assert "restore the data folder from a copy" in " ".join(caught.value.output.split())
 
 
 def test_verify_finds_a_record_missing_from_the_index(typed, folder, records):

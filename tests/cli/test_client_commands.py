@@ -154,3 +154,27 @@ def test_address_that_is_none_is_refused(typed, url):
     result = typed("get", "tsk_1", "--url", url)
     assert result.exit_code == 1
     assert "http://127.0.0.1:9867" in result.stderr
+
+
+def test_get_shows_a_task_as_it_was(rota):
+    task = rota("submit", "echo", "--agent", "g2", "--wait", "--json").stdout
+    task = json.loads(task)["taskId"]
+    told = [
+        json.loads(line)
+        for line in rota("events", "--task", task, "--json").stdout.split("\n")
+        if line
+    ]
+    states = [
+        json.loads(rota("get", task, "--at", str(each["seq"]), "--json").stdout)["state"]
+        for each in told
+    ]
+    assert states == ["ready", "assigned", "running", "succeeded"]
+    now = json.loads(rota("get", task, "--json").stdout)
+    assert (
+        json.loads(rota("get", task, "--at", now["completedAt"], "--json").stdout)["taskId"] == task
+    )
+    before = rota("get", task, "--at", "2020-01-01T00:00:00Z")
+    assert before.exit_code == 1
+    assert "none yet" in before.stderr
+    assert rota("get", task, "--at", "yesterday").exit_code == 1
+    assert rota("get", task, "--at", "1", "--wait").exit_code == 2

@@ -86,3 +86,15 @@ def test_a_server_that_cannot_import_its_handler_says_so(tmp_path):
     assert ended.returncode == 1
     assert "no_such_module cannot be imported" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_namespaces_that_share_a_folder_are_named(check):
+    result = check(
+        "[namespaces.a]\ndataDir = 'one'\n[namespaces.b]\ndataDir = 'one/two'\n"
+        "[namespaces.c]\ndataDir = 'rota-data'\n[namespaces.d]\n"
+    )
+    assert result.exit_code == 1
+    assert "namespace b: its folder lies inside that of a" in result.stderr
+    assert "namespace c: its folder is that of default" in result.stderr
+    assert "namespace d" not in result.stderr
+    assert "give namespaces.b.dataDir another one" in result.stderr

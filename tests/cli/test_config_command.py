@@ -16,6 +16,7 @@ from rota.config import (
     parse_settings,
 )
 from rota.presets import PRESETS
+from rota.sections import NamespaceSettings
 
 SECRET = "a-secret-nobody-may-see"
 FILE = f"""
@@ -52,8 +53,9 @@ def test_every_setting_is_printed(typed):
 def test_every_setting_has_a_meaning_and_no_meaning_is_stale():
     known = {f"executors.{name}" for name in aliases_of(ExecutorSettings)}
     known |= {f"types.{name}" for name in aliases_of(TypeSettings)}
+    known |= {f"namespaces.{name}" for name in aliases_of(NamespaceSettings)}
     for section, values in Settings().model_dump(mode="json", by_alias=True).items():
-        if section not in ("executors", "types", "presets"):
+        if section not in ("executors", "types", "namespaces", "presets"):
             known |= {f"{section}.{name}" for name in values}
     assert set(MEANINGS) == known
 

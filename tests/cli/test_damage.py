@@ -16,8 +16,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.builders import chained, head_of, records_of, submitted, succeeded
+from support.builders import cancelled, chained, head_of, records_of, submitted
 
+from rota.domain.events import TaskLogged
 from rota.errors import LogCorrupt, LogError
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.page_check import PageCheck
@@ -41,7 +42,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     epoch, head, events = log.claim(), log.head(), list[Any]()
     for n in range(RECORDS // 2):
         large = {"pad": "x" * 9000} if n % 500 == 7 else None
-        events += [submitted(f"t{n}", params=large), succeeded("t1" if n % 3 else f"t{n}")]
+        then = TaskLogged("t1", "a1", ["a line"]) if n % 3 else cancelled(f"t{n}")
+        events += [submitted(f"t{n}", params=large), then]
     for at in range(0, RECORDS, 100):
         part: list[Event] = events[at : at + 100]
         records = chained(records_of(part, after=head.seq), head)

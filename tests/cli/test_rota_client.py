@@ -55,6 +55,22 @@ def test_get_can_wait_for_the_end(client):
     assert client.wait(open_end, 0.01)["state"] == "ready"
 
 
+def test_get_gives_a_task_as_it_was(client):
+    task = client.submit("echo", "was")["taskId"]
+    end = client.wait(task, 10)
+    seqs = [each["seq"] for each in client.task_events(task)]
+    states = [client.get(task, at=seq)["state"] for seq in seqs]
+    assert states == ["ready", "assigned", "running", "succeeded"]
+    assert client.get(task, at=seqs[-1]) == end
+    assert client.get(task, at=end["completedAt"].replace("Z", "+00:00"))["taskId"] == task
+    with pytest.raises(NotFound):
+        client.get(task, at=seqs[0] - 1)
+    with pytest.raises(InvalidRequest):
+        client.get(task, at="2999-01-01T00:00:00Z")
+    with pytest.raises(InvalidRequest):
+        client.get(task, at=1, wait_s=1)
+
+
 def test_wait_goes_on_when_the_server_cannot_hold_another_request():
     answers = {"tsk_1": iter(["ready", "running", "succeeded"])}
 

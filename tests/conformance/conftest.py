@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chat_server import Chat, chatting, with_chat
+from support.chat_server import Chat, Status, chatting, with_chat
 from support.http_fixtures import hooks, serve, tab
 from support.job_server import SOON, Agent, Agents, agents_under
 
@@ -20,8 +20,9 @@ __all__ = ["hooks", "serve", "tab"]
 
 @pytest.fixture
 def chat() -> Iterator[Chat]:
-    """A chat endpoint."""
+    """A chat endpoint; what is told to `fail` does."""
     with chatting() as made:
+        made.on("fail", Status(500, "Internal Server Error"))
         yield made
 
 

@@ -137,7 +137,6 @@ def test_completed_has_its_result_stored(rota: Rota, chat: Chat) -> None:
 
 
 def test_failed_has_its_error_and_no_result(rota: Rota, chat: Chat) -> None:
-    chat.on("fail", Status(500, "Internal Server Error"))
     task_id = submit(rota, "fail", retryPolicy=ONCE)
     task = ended(rota, task_id)
     assert task["state"] == "failed"
@@ -248,7 +247,6 @@ def test_the_list_filters_by_the_documents_states(rota: Rota, chat: Chat) -> Non
 def test_stats_count_the_tasks_by_state(rota: Rota, chat: Chat) -> None:
     nothing = {"total": 0, **dict.fromkeys(STATES, 0), "activeTasks": 0, "maxConcurrent": 1}
     assert stats(rota) == nothing
-    chat.on("fail", Status(500))
     for text in ("one", "two", "fail"):
         ended(rota, submit(rota, text, retryPolicy=ONCE))
     rota.submit("ann", "echo")
@@ -418,7 +416,6 @@ def test_submission_does_not_wait_for_completion(rota: Rota, chat: Chat) -> None
 
 
 def test_a_slot_is_given_back_whatever_became_of_the_task(rota: Rota, chat: Chat) -> None:
-    chat.on("fail", Status(500))
     chat.on("late", Hold("never"))
     chat.on("cancel", Hold("never"))
     ended(rota, submit(rota, "good"))
@@ -432,7 +429,6 @@ def test_a_slot_is_given_back_whatever_became_of_the_task(rota: Rota, chat: Chat
 
 
 def test_a_task_that_backs_off_does_not_hold_a_slot(rota: Rota, chat: Chat) -> None:
-    chat.on("fail", Status(500))
     failing = submit(rota, "fail")
     until(lambda: "nextAttemptAt" in rota.task(failing), what="it backs off")
     completed(rota, submit(rota, "other"))

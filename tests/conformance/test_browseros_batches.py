@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.chat_server import (
@@ -10,7 +10,6 @@ from support.chat_server import (
     Chat,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -22,19 +21,9 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, Target, until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 NONE = dict.fromkeys(
     ["pending", "queued", "running", "completed", "failed", "cancelled", "waiting_dependency"], 0
 )
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        made.on("fail", Status(500, "Internal Server Error"))
-        yield made
 
 
 @pytest.fixture

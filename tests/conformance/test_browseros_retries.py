@@ -6,7 +6,7 @@ must pass, it does so with a small `backoffMs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.chat_server import (
@@ -15,7 +15,6 @@ from support.chat_server import (
     Cut,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -27,18 +26,8 @@ from support.chat_server import (
 )
 from support.http_server import Rota, Servers, Target, until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 DEFAULT = {"maxRetries": 3, "backoffMs": 1000, "backoffMultiplier": 2}
 FAILURE = "Chat API returned 500: Internal Server Error"
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        made.on("fail", Status(500, "Internal Server Error"))
-        yield made
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from support.chat_server import (
     Chat,
     Hold,
     Status,
-    chatting,
     completed,
     ended,
     event,
@@ -32,10 +31,9 @@ from support.chat_server import (
 from support.http_server import WITHIN_S, Rota, Servers, Target, until
 
 from rota.http.dialects.browseros import event_view
-from rota.http.server import Server
+from rota.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support.http_server import Received
@@ -43,13 +41,6 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
 
 FAILURE = "Chat API returned 500: Internal Server Error"
-
-
-@pytest.fixture
-def chat() -> Iterator[Chat]:
-    with chatting() as made:
-        made.on("fail", Status(500, "Internal Server Error"))
-        yield made
 
 
 def only_hook(rota: Rota, hooks: Target, task_id: str) -> Received:

@@ -20,6 +20,7 @@ from support.builders import (
     submitted,
     succeeded,
 )
+from support.wishes import changed
 
 from rota.domain import events as e
 from rota.domain.admission import (
@@ -34,6 +35,7 @@ from rota.domain.admission import (
 )
 from rota.domain.commands import Dedup, SubmitBatch, SubmitTask
 from rota.domain.dependencies import Prospects
+from rota.domain.plan import Plan
 from rota.errors import InvalidRequest, Unprocessable
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ FULL = SubmitTask(
 
 def accepted(position: int, command: SubmitTask = ECHO) -> e.TaskSubmitted:
     """The acceptance of the command as `new`."""
-    kept = set(e.TaskSubmitted._fields) & set(command._fields) - {"depends", "preempt", "dedup"}
+    kept = set(e.TaskSubmitted._fields) & set(command._fields) - {"plan"}
     fields = {name: getattr(command, name) for name in kept}
     return e.TaskSubmitted(task="new", position=position, **fields)
 
@@ -140,7 +142,8 @@ def submission(command: SubmitTask, **known: Any) -> e.TaskSubmitted:
 
 def test_the_plan_of_a_task_is_recorded() -> None:
     event = submission(
-        ECHO._replace(
+        changed(
+            ECHO,
             key="shop",
             retry={"max_attempts": 3},
             queue_timeout_ms=7,
@@ -154,7 +157,8 @@ def test_the_plan_of_a_task_is_recorded() -> None:
         depends={"one": "t1", "two": "t2"},
         prospects=Prospects(("t2",)),
     )
-    assert event == accepted(1)._replace(
+    assert event == changed(
+        accepted(1),
         key="shop",
         retry={"max_attempts": 3},
         queue_timeout_ms=7,
@@ -170,13 +174,13 @@ def test_the_plan_of_a_task_is_recorded() -> None:
 
 
 def test_a_plain_task_says_nothing_of_a_plan() -> None:
-    plain = ECHO._replace(digest="of no use without a key")
+    plain = changed(ECHO, digest="of no use without a key")
     assert submission(plain, prospects=Prospects(())) == accepted(1)
 
 
 def test_a_dedup_key_without_a_time_holds_only_while_its_task_is_active() -> None:
     event = submission(ECHO._replace(dedup=Dedup("x")), at=START_US)
-    assert (event.dedup, event.dedup_until) == ("x", None)
+    assert event.plan == Plan(dedup="x")
 
 
 def test_a_chosen_id_is_the_tasks_id() -> None:
@@ -257,20 +261,27 @@ def batch(story: Given, *tasks: SubmitTask, **fields: Any) -> list[e.TaskSubmitt
         ids,
         waiting=story.state.backlog.total,
         find=story.state.tasks.get,
-        graph=story.state.dependencies,
+        graph=story.state.graph,
     )
     return events
+
+
+def plan_of(event: e.TaskSubmitted) -> Plan:
+    """The plan that every item of a batch has."""
+    assert event.plan is not None
+    return event.plan
 
 
 def test_the_tasks_of_a_batch_are_numbered_behind_what_waits() -> None:
     events = batch(given(submitted()), ECHO, ECHO._replace(agent="a2"))
     assert [(event.task, event.position) for event in events] == [("n0", 2), ("n1", 3)]
-    assert {event.batch for event in events} == {"b1"}
+    assert {plan_of(event).batch for event in events} == {"b1"}
     assert {event.waits for event in events} == {None}
 
 
 def test_the_bound_of_a_batch_is_in_each_of_its_tasks() -> None:
-    assert [event.parallelism for event in batch(given(), ECHO, ECHO, parallelism=1)] == [1, 1]
+    events = batch(given(), ECHO, ECHO, parallelism=1)
+    assert [plan_of(event).parallelism for event in events] == [1, 1]
 
 
 def test_items_depend_on_each_other_by_ref_by_index_and_on_others_by_id() -> None:
@@ -280,7 +291,7 @@ def test_items_depend_on_each_other_by_ref_by_index_and_on_others_by_id() -> Non
         ECHO._replace(depends=("ref:first",)),
         ECHO._replace(depends=(0, 1, "t1", "t2")),
     )
-    assert [event.depends for event in events] == [
+    assert [plan_of(event).depends for event in events] == [
         None,
         {"first": "n0"},
         {"0": "n0", "first": "n0", "1": "n1", "t1": "t1", "t2": "t2"},
@@ -369,7 +380,7 @@ def test_an_item_that_depends_on_what_has_failed_is_doomed() -> None:
         ["n0", "n1"],
         waiting=0,
         find=story.state.tasks.get,
-        graph=story.state.dependencies,
+        graph=story.state.graph,
     )
     assert [each.doomed_by for each in prospects] == [None, story.task]
 

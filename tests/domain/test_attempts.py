@@ -21,6 +21,7 @@ from support.builders import (
     submitted,
     succeeded,
 )
+from support.wishes import changed
 
 from rota.domain import events as e
 from rota.domain.attempts import (
@@ -278,7 +279,7 @@ def test_a_task_that_still_waits_for_somebody_is_not_released() -> None:
 
 
 def test_a_task_whose_dependencies_are_met_too_early_is_delayed() -> None:
-    early = BLOCKED._replace(not_before=LATER)
+    early = changed(BLOCKED, not_before=LATER)
     story = given(*PARENT, early, succeeded("p"))
     story.when(decide_release, LATER - 1).then(e.TaskDelayed("t1", "a1", LATER))
     story.when(decide_release, LATER).then(released())
@@ -291,7 +292,7 @@ def test_a_delayed_task_is_released_when_its_moment_has_come_and_not_before() ->
 
 
 def test_a_task_delayed_after_its_dependencies_is_released_by_the_clock() -> None:
-    early = BLOCKED._replace(not_before=LATER)
+    early = changed(BLOCKED, not_before=LATER)
     story = given(*PARENT, early, succeeded("p"), e.TaskDelayed("t1", "a1", LATER))
     story.when(decide_release, LATER - 1).then_nothing()
     story.when(decide_release, LATER).then(released(after="delay"))
@@ -361,8 +362,8 @@ def test_the_wait_counts_anew_each_time_a_task_becomes_ready() -> None:
     [
         given(PATIENT, assigned()),
         given(PATIENT, cancelled()),
-        given(PATIENT._replace(waits=["p"], depends={"p": "p"})),
-        given(PATIENT._replace(not_before=LATER)),
+        given(changed(PATIENT, waits=["p"], depends={"p": "p"})),
+        given(changed(PATIENT, not_before=LATER)),
         given(PATIENT, assigned(), attempt_failed(next_at=LATER)),
         given(submitted()),
         given(submitted(key="k")),

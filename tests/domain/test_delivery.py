@@ -19,7 +19,7 @@ NOW = START_US
 
 def owed(tries: int = 0) -> Delivery:
     """A delivery after so many failed tries."""
-    delivery = Delivery(3, "t1", "a1", NOW)
+    delivery = Delivery(3, "t1", "a1", "https://one.example/", NOW)
     delivery.tries = tries
     return delivery
 

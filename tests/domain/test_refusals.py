@@ -8,16 +8,16 @@ from rota.domain.refusals import AGENTS_NAMED_MAX, RECORDS_PER_S, WINDOW_US, Ref
 
 def test_so_many_a_second_are_recorded_and_no_more() -> None:
     refusals, now = Refusals(), 10 * WINDOW_US
-    assert [refusals.has_room(now) for _ in range(RECORDS_PER_S + 2)].count(True) == RECORDS_PER_S
-    assert not refusals.has_room(now + WINDOW_US - 1)
-    assert refusals.has_room(now + WINDOW_US)
+    assert [refusals.take_room(now) for _ in range(RECORDS_PER_S + 2)].count(True) == RECORDS_PER_S
+    assert not refusals.take_room(now + WINDOW_US - 1)
+    assert refusals.take_room(now + WINDOW_US)
 
 
 def test_a_clock_that_was_set_back_begins_another_second() -> None:
     refusals = Refusals()
-    while refusals.has_room(10 * WINDOW_US):
+    while refusals.take_room(10 * WINDOW_US):
         pass
-    assert refusals.has_room(3 * WINDOW_US)
+    assert refusals.take_room(3 * WINDOW_US)
 
 
 def test_counts_name_so_many_agents_and_sum_up_the_others() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.builders import START_US, history, submitted
 
 from rota.domain import events as e
+from rota.domain.plan import Plan
 from rota.errors import LogCorrupt, LogTooNew
 from rota.eventlog import codec
 
@@ -60,6 +61,8 @@ def of_field(annotation: Any, *, optional: bool) -> st.SearchStrategy[Any]:
     values = of_type(annotation)
     return values if optional else values.filter(lambda value: value is not None)
 
+
+BY_TYPE[Plan] = of_class(Plan).filter(lambda plan: plan != Plan())  # that would be none
 
 RECORDS = st.builds(
     e.Record,
@@ -126,7 +129,9 @@ def test_fields_of_none_are_left_out_and_ids_are_lifted(record: e.Record) -> Non
     for name in ("task", "agent"):
         assert name not in raw["data"]
         assert raw.get(name) == getattr(event, name, None)
-    given_ = {n: v for n, v in event._asdict().items() if n not in ("task", "agent")}
+    given_ = {n: v for n, v in event._asdict().items() if n not in ("task", "agent", "plan")}
+    if getattr(event, "plan", None) is not None:
+        given_ |= event.plan._asdict()
     assert raw["data"] == {name: value for name, value in given_.items() if value is not None}
 
 

@@ -20,7 +20,7 @@ from support.shards import Answer, build, stop, submit, until
 from rota.actors import failover
 from rota.actors import messages as m
 from rota.actors.recovery import rebuild
-from rota.domain.commands import SubmitTask
+from rota.domain.intake import Request
 from rota.errors import LogUnusable, StorageUnavailable
 from rota.eventlog.committer import CommitFailed
 from rota.eventlog.lmdb_store import LmdbLog
@@ -85,6 +85,7 @@ WHOLE = """
     from pathlib import Path
     from rota.actors import messages as m
     from rota.actors.failover import Phase
+    from rota.domain.task import TERMINAL
     from rota.actors.recovery import rebuild
     from rota.errors import StorageUnavailable
     from rota.eventlog.lmdb_store import LmdbLog
@@ -114,12 +115,12 @@ WHOLE = """
         await until(lambda: shard.failover.phase is Phase.READ_ONLY, "it can be read")
         durable = {task for task in kept if shard.state.tasks.get(task) is not None}
         assert durable == set(kept), "reads go on, and nothing acknowledged is gone"
-        assert shard.archive.task(kept[0]) is not None
+        assert shard.archive.task_here(kept[0]) is not None
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         await until(lambda: not shard.degraded, "it resumes by itself")
         kept += [await submit(shard) for _ in range(10)]
         await until(
-            lambda: all(shard.state.tasks.get(t).is_terminal for t in kept), "all of it runs"
+            lambda: all(shard.state.tasks.get(t).state in TERMINAL for t in kept), "all of it runs"
         )
         await stop(shard)
         log = LmdbLog(folder)
@@ -264,7 +265,7 @@ def test_a_request_that_arrives_with_the_failure_is_answered_too(tmp_path: Path)
         shard.start()
         await until(lambda: shard.journal.durable_seq > 0, "it started")
         answer = Answer()
-        shard.admission.tell(m.SubmitTasks((SubmitTask("a1", "echo", "builtin"),), answer))
+        shard.admission.tell(m.SubmitTasks((Request("a1", "echo", "builtin"),), answer))
         shard.on_report(CommitFailed(LogUnusable("No space left on device")))
         with pytest.raises(StorageUnavailable):
             await asyncio.wait_for(answer.future, 2)

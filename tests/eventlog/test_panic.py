@@ -113,13 +113,13 @@ async def _unreadable(folder: Path) -> None:
     with pytest.raises(StorageUnavailable):
         await lost
     assert shard.failover.phase is Phase.REBUILDING
-    for look in (lambda: shard.state.tasks.get(task), lambda: shard.archive.task(task)):
+    for look in (lambda: shard.state.tasks.get(task), lambda: shard.archive.task_here(task)):
         with pytest.raises(StorageUnavailable):
             look()
     with pytest.raises(StorageUnavailable):
         await submit(shard)
     seen: list[Any] = []
-    shard.failover.when_readable(lambda: seen.append(shard.archive.task(task)))
+    shard.failover.when_readable(lambda: seen.append(shard.archive.task_here(task)))
     await until(lambda: not shard.degraded, "it goes on when it can be opened")
     assert [found.id for found in seen] == [task]
     await stop(shard)

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import hmac
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -18,16 +19,18 @@ from rota import __version__
 from rota.clock import US_PER_S, ManualClock
 from rota.errors import CallbackRefused, ConfigError
 from rota.executors.callback import (
-    CallbackOutcome,
     CallbackSender,
     read_retry_after,
     sign,
+    signers_of,
 )
 from rota.executors.guard import CallbackGuard
 from rota.executors.pinned import PinnedConnector, pinned_to
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
+
+    from rota.domain.delivery import DeliveryReport
 
 NOW_S = 1_700_000_000
 PUBLIC = "93.184.215.14"
@@ -65,22 +68,27 @@ def sender_for(guard: CallbackGuard, **options: object) -> CallbackSender:
 
 
 async def deliver(
-    url: str, guard: CallbackGuard | None = None, body: bytes = b'{"id":1}', **options: object
-) -> CallbackOutcome:
+    url: str,
+    guard: CallbackGuard | None = None,
+    body: bytes = b'{"id":1}',
+    headers: dict[str, str] | None = None,
+    **options: object,
+) -> DeliveryReport:
     """Make one attempt with a sender of its own."""
     guard = guard or lenient()
     sender = sender_for(guard, **options)
     try:
-        return await sender.send(url, delivery_id="dlv_1", headers={"X-Task": "t1"}, body=body)
+        headers = headers or {"X-Task": "t1"}
+        return await sender.send(url, delivery_id="dlv_1", headers=headers, body=body)
     finally:
         await sender.close()
         guard.close()
 
 
-def attempt(reply: bytes, **options: object) -> tuple[CallbackOutcome, Receiver]:
+def attempt(reply: bytes, **options: object) -> tuple[DeliveryReport, Receiver]:
     """Deliver once to a receiver that answers with `reply`."""
 
-    async def run() -> tuple[CallbackOutcome, Receiver]:
+    async def run() -> tuple[DeliveryReport, Receiver]:
         async with receiving(reply) as receiver:
             return await deliver(receiver.url(), **options), receiver  # type: ignore[arg-type]
 
@@ -98,7 +106,7 @@ def expected_signature(key: bytes, delivery_id: str, timestamp: str, body: bytes
 def test_delivery_carries_the_callers_headers_and_ours() -> None:
     outcome, receiver = attempt(OK)
     assert outcome.ok
-    assert (outcome.status, outcome.error, outcome.refused, outcome.gone) == (200, "", False, False)
+    assert (outcome.status, outcome.error, outcome.final) == (200, "", False)
     (request,) = receiver.requests
     assert request.line == "POST /hook HTTP/1.1"
     assert request.body == b'{"id":1}'
@@ -114,7 +122,9 @@ def test_delivery_carries_the_callers_headers_and_ours() -> None:
 
 
 def test_signature_matches_the_published_example() -> None:
-    signature = sign(KEY, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    signature = sign(
+        signers_of([KEY]), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
+    )
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
@@ -139,18 +149,11 @@ def test_unusable_secret_is_a_config_error(secret: str) -> None:
 def test_caller_cannot_replace_the_headers_that_frame_or_sign() -> None:
     async def run() -> Receiver:
         async with receiving() as receiver:
-            guard = lenient()
             headers = {
                 "host": "elsewhere", "content-length": "1", "Transfer-Encoding": "chunked",
                 "WEBHOOK-ID": "forged", "content-type": "text/plain",
             }  # fmt: skip
-            sender = sender_for(guard)
-            outcome = await sender.send(
-                receiver.url(), delivery_id="dlv_1", headers=headers, body=b"{}"
-            )
-            await sender.close()
-            guard.close()
-            assert outcome.ok
+            assert (await deliver(receiver.url(), body=b"{}", headers=headers)).ok
             return receiver
 
     (request,) = asyncio.run(run()).requests
@@ -163,13 +166,7 @@ def test_caller_cannot_replace_the_headers_that_frame_or_sign() -> None:
 def test_header_with_a_line_break_is_an_outcome_not_an_exception() -> None:
     async def run() -> None:
         async with receiving() as receiver:
-            guard = lenient()
-            sender = sender_for(guard)
-            outcome = await sender.send(
-                receiver.url(), delivery_id="d", headers={"X-A": "1\r\nX-B: 2"}, body=b"{}"
-            )
-            await sender.close()
-            guard.close()
+            outcome = await deliver(receiver.url(), headers={"X-A": "1\r\nX-B: 2"})
             assert not outcome.ok
             assert outcome.error.isprintable()
             assert receiver.requests == []
@@ -194,10 +191,10 @@ LOOPBACK_HOSTS = [
 LOOPBACK_ANSWERS = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::ffff:127.0.0.1", "::1", "::"]
 
 
-def refused_without_connection(url_host: str, guard: CallbackGuard) -> CallbackOutcome:
+def refused_without_connection(url_host: str, guard: CallbackGuard) -> DeliveryReport:
     """Deliver to a listening port and see that nobody comes."""
 
-    async def run() -> CallbackOutcome:
+    async def run() -> DeliveryReport:
         async with receiving() as receiver:
             outcome = await deliver(receiver.url(url_host), guard)
             assert receiver.connections == 0
@@ -212,22 +209,22 @@ def refused_without_connection(url_host: str, guard: CallbackGuard) -> CallbackO
 
 @pytest.mark.parametrize("host", LOOPBACK_HOSTS)
 def test_url_form_of_the_loopback_gets_no_connection(host: str) -> None:
-    assert refused_without_connection(host, strict()).refused
+    assert refused_without_connection(host, strict()).final
 
 
 @pytest.mark.parametrize("credentials", ["user@", "user:pass@", "@", "hooks.example\\@"])
 def test_url_with_credentials_gets_no_connection(credentials: str) -> None:
-    assert refused_without_connection(f"{credentials}127.0.0.1", lenient()).refused
+    assert refused_without_connection(f"{credentials}127.0.0.1", lenient()).final
 
 
 @pytest.mark.parametrize("answer_", LOOPBACK_ANSWERS)
 def test_name_that_answers_with_the_loopback_gets_no_connection(answer_: str) -> None:
-    assert refused_without_connection("hooks.example", strict([answer_])).refused
+    assert refused_without_connection("hooks.example", strict([answer_])).final
 
 
 @pytest.mark.parametrize("answer_", LOOPBACK_ANSWERS)
 def test_name_with_mixed_answers_gets_no_connection(answer_: str) -> None:
-    assert refused_without_connection("hooks.example", strict([PUBLIC, answer_])).refused
+    assert refused_without_connection("hooks.example", strict([PUBLIC, answer_])).final
 
 
 def test_name_that_rebinds_after_submission_gets_no_connection() -> None:
@@ -239,7 +236,7 @@ def test_name_that_rebinds_after_submission_gets_no_connection() -> None:
             url = receiver.url("hooks.example")
             await guard.check_at_submission(url)
             outcome = await deliver(url, guard)
-            assert outcome.refused
+            assert outcome.final
             assert receiver.connections == 0
 
     asyncio.run(run())
@@ -271,7 +268,7 @@ def test_every_attempt_resolves_anew() -> None:
             await sender.close()
             guard.close()
             assert first.ok
-            assert second.refused
+            assert second.final
             assert receiver.connections == 1
 
     asyncio.run(run())
@@ -297,7 +294,7 @@ def test_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
             receiving(answer(status, f"Location: {inner.url()}")) as outer,
         ):
             outcome = await deliver(outer.url())
-            assert (outcome.ok, outcome.status, outcome.refused) == (False, status, False)
+            assert (outcome.ok, outcome.status, outcome.final) == (False, status, False)
             assert "redirects are not followed" in outcome.error
             assert outer.connections == 1
             assert inner.connections == 0
@@ -339,7 +336,7 @@ def test_second_address_is_tried_when_the_first_does_not_listen() -> None:
 
 
 def test_unresolved_name_is_a_failure_worth_a_retry() -> None:
-    assert not refused_without_connection("hooks.example", strict([])).refused
+    assert not refused_without_connection("hooks.example", strict([])).final
 
 
 # --- what comes back ------------------------------------------------------------------------
@@ -353,7 +350,7 @@ def test_any_2xx_is_success(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 404, 410, 429, 500, 503, 599])
 def test_any_other_status_is_a_failure_and_410_is_gone(status: int) -> None:
     outcome, _ = attempt(answer(status, body=b"secret detail"))
-    assert (outcome.ok, outcome.status, outcome.gone) == (False, status, status == 410)
+    assert (outcome.ok, outcome.status, outcome.final) == (False, status, status == 410)
     assert outcome.error == f"the receiver answered {status}"
 
 
@@ -386,7 +383,7 @@ def test_silent_receiver_times_out() -> None:
     async def run() -> None:
         async with receiving(silence) as receiver:
             outcome = await deliver(receiver.url(), timeout_s=0.05)
-            assert (outcome.ok, outcome.status, outcome.refused) == (False, 0, False)
+            assert (outcome.ok, outcome.status, outcome.final) == (False, 0, False)
             assert outcome.error == "no answer within 0.05 s"
             assert 40 <= outcome.duration_ms < 5000
 
@@ -467,7 +464,7 @@ def test_at_most_4_kib_of_the_answer_are_read(taken: list[bytes]) -> None:
 
 
 def test_body_that_stalls_does_not_undo_the_status() -> None:
-    async def run(reply: bytes) -> CallbackOutcome:
+    async def run(reply: bytes) -> DeliveryReport:
         async def stalled(writer: asyncio.StreamWriter) -> None:
             writer.write(reply)
             await writer.drain()
@@ -522,14 +519,14 @@ def test_closed_port_is_a_failure() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         outcome = asyncio.run(deliver(f"http://127.0.0.1:{taken.getsockname()[1]}/"))
-    assert (outcome.ok, outcome.status, outcome.refused) == (False, 0, False)
+    assert (outcome.ok, outcome.status, outcome.final) == (False, 0, False)
     assert outcome.error
 
 
 # --- when it is cut short -------------------------------------------------------------------
 
 
-def run_and_cancel(send: Coroutine[None, None, CallbackOutcome]) -> Coroutine[None, None, None]:
+def run_and_cancel(send: Coroutine[None, None, DeliveryReport]) -> Coroutine[None, None, None]:
     async def run() -> None:
         task = asyncio.ensure_future(send)
         await asyncio.sleep(0.01)
@@ -540,16 +537,16 @@ def run_and_cancel(send: Coroutine[None, None, CallbackOutcome]) -> Coroutine[No
     return run()
 
 
+async def answer_after(gate: asyncio.Event, writer: asyncio.StreamWriter) -> None:
+    await gate.wait()
+    writer.write(OK)
+    await writer.drain()
+
+
 def test_cancelled_attempt_raises_and_leaves_the_sender_usable() -> None:
     async def run() -> None:
         gate = asyncio.Event()
-
-        async def held(writer: asyncio.StreamWriter) -> None:
-            await gate.wait()
-            writer.write(OK)
-            await writer.drain()
-
-        async with receiving(held) as receiver:
+        async with receiving(partial(answer_after, gate)) as receiver:
             guard = lenient()
             sender = sender_for(guard)
             for _ in range(3):
@@ -566,17 +563,11 @@ def test_cancelled_attempt_raises_and_leaves_the_sender_usable() -> None:
 def test_closed_sender_finishes_what_is_under_way_and_starts_nothing() -> None:
     async def run() -> None:
         gate = asyncio.Event()
-
-        async def held(writer: asyncio.StreamWriter) -> None:
-            await gate.wait()
-            writer.write(OK)
-            await writer.drain()
-
-        async with receiving(held) as receiver:
+        async with receiving(partial(answer_after, gate)) as receiver:
             guard = lenient()
             sender = sender_for(guard)
 
-            def send() -> asyncio.Task[CallbackOutcome]:
+            def send() -> asyncio.Task[DeliveryReport]:
                 return asyncio.create_task(
                     sender.send(receiver.url(), delivery_id="d", headers={}, body=b"")
                 )

@@ -12,7 +12,7 @@ from support.receivers import OK, answer, receiving
 
 from rota.clock import SystemClock
 from rota.executors import pinned
-from rota.executors.callback import CallbackOutcome, CallbackSender
+from rota.executors.callback import CallbackSender
 from rota.executors.chat import ChatExecutor
 from rota.executors.connections import INFORMATIONAL_MAX, BoundedConnector
 from rota.executors.guard import CallbackGuard
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from support.receivers import Receiver
 
+    from rota.domain.delivery import DeliveryReport
+
 EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 ATTEMPT = Attempt("tsk_1", "ann", 1, 7, "x", "click", {"instruction": "hi"}, tab="t")
 
@@ -32,7 +34,7 @@ ATTEMPT = Attempt("tsk_1", "ann", 1, 7, "x", "click", {"instruction": "hi"}, tab
 @asynccontextmanager
 async def sending(
     *script: Sequence[str],
-) -> AsyncIterator[Callable[[str], Coroutine[None, None, CallbackOutcome]]]:
+) -> AsyncIterator[Callable[[str], Coroutine[None, None, DeliveryReport]]]:
     """Give a way to send to URLs whose names resolve by a script, the loopback being open."""
     answers = list(script)
 
@@ -42,7 +44,7 @@ async def sending(
     guard = CallbackGuard(["127.0.0.0/8"], resolver=resolve if script else None)
     sender = CallbackSender(guard, clock=SystemClock())
 
-    async def send(url: str) -> CallbackOutcome:
+    async def send(url: str) -> DeliveryReport:
         return await sender.send(url, delivery_id="d", headers={}, body=b"{}")
 
     try:
@@ -87,7 +89,7 @@ def test_a_name_that_rebinds_to_a_refused_address_gets_no_kept_connection() -> N
             sending(["127.0.0.1"], ["127.0.0.1", "10.0.0.1"]) as send,
         ):
             assert (await send(receiver.url("hooks.example"))).ok
-            assert (await send(receiver.url("hooks.example"))).refused
+            assert (await send(receiver.url("hooks.example"))).final
             assert len(receiver.requests) == 1
 
     asyncio.run(run())

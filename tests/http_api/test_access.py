@@ -15,11 +15,6 @@ OPS, DEV = "ops-token-" + "o" * 20, "dev-token-" + "d" * 20
 
 
 @pytest.fixture
-def rota(serve: Servers) -> Rota:
-    return serve()
-
-
-@pytest.fixture
 def guarded(serve: Servers) -> Rota:
     """A server that wants tokens."""
     return serve({"server": {"tokens": {"ops": OPS, "dev": DEV}}})

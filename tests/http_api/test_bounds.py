@@ -13,9 +13,9 @@ from rota.config import (
     RETRY_ATTEMPTS_MAX,
     RETRY_MS_MAX,
     RETRY_ON_MAX,
-    TIMEOUT_MS_MAX,
     WAIT_MS_MAX,
 )
+from rota.domain.plan import TIMEOUT_MS_MAX
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers

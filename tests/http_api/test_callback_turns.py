@@ -53,7 +53,7 @@ def delivered(rota: Rota) -> int:
 
 def metric(rota: Rota, name: str) -> float:
     text = rota.get("/metrics").body.decode()
-    (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{name}{{")]
     return float(line.split()[1])
 
 

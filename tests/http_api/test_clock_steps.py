@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.clocks import SetClock
-from support.http_server import Rota, Servers, until
+from support.http_server import Rota, Servers, ended, look, until
+from support.job_server import watching
 
 from rota.clock import parse_rfc3339, rfc3339
 from rota.domain import events as e
 from rota.domain.commands import Limits
+from rota.domain.plan import Plan
 from rota.eventlog import chain, codec
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Stored
@@ -40,21 +42,13 @@ def rota(serve: Servers, tmp_path: Path, clock: SetClock) -> Rota:
     return serve.adopt(Rota(tmp_path / "stepped", {"scheduler": {"resultTTLSec": 2}}, clock))
 
 
+BEYOND_US = 4_000_000_000_000_000
+
+
 def moment(clock: SetClock, seconds: float) -> str:
     """So long from now, by the server's wall clock."""
     ahead = timedelta(seconds=clock.ahead_s + seconds)
     return (datetime.now(UTC) + ahead).isoformat()
-
-
-def look(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
-    return found
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=15000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def steps(rota: Rota) -> list[dict[str, Any]]:
@@ -228,8 +222,16 @@ def test_a_log_that_an_earlier_rota_wrote_under_a_wrong_clock_holds_nobody_up(
     now = SetClock().now_us()
     told = (
         (now, e.ServerStarted("0.1.0", limits_to(Limits()))),
-        (now, e.TaskSubmitted("tsk_a", "ann", "echo", "builtin", 1, not_before=now + 2_000_000)),
-        (now + 3_600_000_000, e.TaskSubmitted("tsk_b", "ann", "fail", "builtin", 2, retry={})),
+        (
+            now,
+            e.TaskSubmitted(
+                "tsk_a", "ann", "echo", "builtin", 1, plan=Plan(not_before=now + 2_000_000)
+            ),
+        ),
+        (
+            now + 3_600_000_000,
+            e.TaskSubmitted("tsk_b", "ann", "fail", "builtin", 2, plan=Plan(retry={})),
+        ),
         (now + 3_600_000_000, e.TaskAssigned("tsk_b", "ann", 1)),
         (
             now + 3_600_000_000,
@@ -250,3 +252,32 @@ def test_a_log_that_an_earlier_rota_wrote_under_a_wrong_clock_holds_nobody_up(
     assert ended(rota, "tsk_b")["attempt"] >= 1
     assert time.monotonic() - began < 2.0 + SLACK_S
     check_in_time(rota)
+
+
+@pytest.mark.parametrize("steps", [(-3600.0,), (3600.0,), (-3600.0, 1800.0), (3600.0, -1800.0)])
+def test_the_moment_that_a_submission_is_dated_shows_the_task(
+    rota: Rota, clock: SetClock, steps: tuple[float, ...]
+) -> None:
+    tasks = [rota.submit_native()]
+    for ahead_s in steps:
+        set_clock(rota, clock, ahead_s)
+        tasks.append(rota.submit_native())
+    for task in tasks:
+        at = rfc3339(rota.events(task=task)[0]["at"])
+        assert rota.get(f"/v1/tasks/{task}?at={at}").json.get("taskId") == task
+    beyond = rota.get(f"/v1/tasks/{tasks[0]}?at={rfc3339(BEYOND_US)}")
+    assert (beyond.status, beyond.code) == (400, "seq_beyond_head")
+
+
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+def test_a_job_is_pushed_as_a_poll_shows_it(rota: Rota, clock: SetClock, ahead_s: float) -> None:
+    job = rota.submit_native("ann", "sleep", params={"ms": 60_000})
+    rota.when(job, "running")
+    with watching(rota, job) as early:
+        early.first()
+        set_clock(rota, clock, ahead_s)
+        with watching(rota, job) as late:
+            assert late.first()["data"] == rota.get(f"/api/jobs/{job}").json["data"]
+            assert rota.post(f"/v1/tasks/{job}/cancel").status == 200
+            pushed = [early.all()[-1]["data"], late.all()[-1]["data"]]
+    assert pushed == [rota.get(f"/api/jobs/{job}").json["data"]] * 2

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.http_server import Rota, Servers, Target, until, with_tab
+from support.http_server import Rota, Servers, Target, ended, look, until, with_tab
 
 from rota.clock import parse_rfc3339, rfc3339
-from rota.config import DEADLINE_S_MAX
+from rota.domain.plan import DEADLINE_S_MAX
 
 
 @pytest.fixture
@@ -23,17 +23,6 @@ def rota(serve: Servers, tab: Target) -> Rota:
 
 def soon(ms: float) -> str:
     return (datetime.now(UTC) + timedelta(milliseconds=ms)).isoformat()
-
-
-def look(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
-    return found
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def end_of(rota: Rota, task_id: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import Rota, Servers, Target, until, with_tab
+from support.http_server import Rota, Servers, Target, ended, look, until, with_tab
 
 from rota.config import DEPENDS_MAX
 from rota.domain.dependencies import PATH_SHOWN_MAX
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 def rota(serve: Servers, tab: Target) -> Rota:
     """A server whose `click` tasks end when the test lets them."""
     return serve(with_tab(tab))
-
-
-def look(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
-    return found
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def held(rota: Rota, name: str, **fields: Any) -> str:

@@ -174,7 +174,7 @@ def test_a_bad_last_event_id_is_an_error(rota: Rota, last: str) -> None:
 
 def test_a_reader_that_leaves_is_forgotten(rota: Rota) -> None:
     def streams() -> int:
-        return rota.inside(lambda server: len(server.app.streams))
+        return rota.inside(lambda server: server.app.namespaces.streams())
 
     with rota.stream(), rota.stream():
         until(lambda: streams() == 2)

@@ -13,21 +13,16 @@ from support.http_server import until
 
 from rota.actors import failover
 from rota.errors import LogUnusable
-from rota.http import bridge
+from rota.sight import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support.http_server import Rota, Servers
+    from support.http_server import Rota
 
-    from rota.http.server import Server
+    from rota.server import Server
 
 BODY = {"agentId": "ann", "action": "waits"}
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    return serve()
 
 
 @pytest.fixture
@@ -62,10 +57,10 @@ def test_only_what_is_in_the_log_is_ever_seen(rota: Rota, go_on: Callable[[], No
     health = rota.get("/health").json
     assert (health["status"], health["db"]) == ("degraded", "unavailable")
     assert health["queue"] == {"queued": None, "running": None, "max_concurrent": None}
-    assert b"rota_degraded 1.0" in rota.get("/metrics").body
+    assert b'rota_degraded{namespace="default"} 1.0' in rota.get("/metrics").body
     assert rota.post("/v1/tasks", BODY).status == 503
     assert rota.post("/v1/agents/ann/pause", {}).status == 503
-    assert time.perf_counter() - begun < bridge.REBUILT_S, "none of them waited"
+    assert time.perf_counter() - begun < showing.REBUILT_S, "none of them waited"
     seen: list[Any] = []
     reader = threading.Thread(target=lambda: seen.append(rota.get("/v1/tasks")))
     reader.start()
@@ -82,7 +77,7 @@ def test_only_what_is_in_the_log_is_ever_seen(rota: Rota, go_on: Callable[[], No
 def test_a_read_that_waited_long_enough_is_refused(
     rota: Rota, go_on: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge, "REBUILT_S", 0.1)
+    monkeypatch.setattr(showing, "REBUILT_S", 0.1)
     assert rota.post("/v1/tasks", BODY).status == 503
     for path in ("/v1/tasks", "/v1/agents", "/v1/stats", "/tasks", "/v1/tasks/tsk_none"):
         answer = rota.get(path)

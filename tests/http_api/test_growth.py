@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import until
+from support.http_server import ended, until
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    """A plain server."""
-    return serve()
 
 
 def nested(value: Any, levels: int) -> Any:
@@ -27,12 +21,6 @@ def batch(rota: Rota, *tasks: dict[str, Any]) -> list[str]:
     answer = rota.post("/v1/batches", {"agentId": "ann", "tasks": list(tasks)})
     assert answer.status == 202, answer
     return [task["taskId"] for task in answer.json["tasks"]]
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert "completedAt" in found, found
-    return found
 
 
 def test_a_result_cannot_be_nested_deeper_and_deeper(rota: Rota) -> None:

@@ -9,7 +9,6 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.http_server import Rota, Servers, until
 
@@ -18,12 +17,7 @@ from rota.errors import LogUnusable
 from rota.http.routes import ROUTES
 
 if TYPE_CHECKING:
-    from rota.http.server import Server
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    return serve()
+    from rota.server import Server
 
 
 def test_health_is_ok_and_has_its_documented_shape(rota: Rota) -> None:
@@ -74,7 +68,7 @@ def test_a_full_disk_makes_it_degraded_and_read_only_until_there_is_room(rota: R
     assert (ready.status, ready.json["status"]) == (503, "unavailable")
     assert rota.task(kept)["state"] == "queued"
     assert rota.get("/tasks").json["count"] == 1
-    assert b"rota_degraded 1.0" in rota.get("/metrics").body
+    assert b'rota_degraded{namespace="default"} 1.0' in rota.get("/metrics").body
     rota.inside(make_room)
     until(lambda: rota.post("/v1/tasks", body).status == 202, what="writing goes on by itself")
     assert rota.get("/health").json["status"] == "ok"

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from support.http_server import Rota, Servers
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    """A plain server."""
-    return serve()
+    from support.http_server import Rota
 
 
 def test_a_history_comes_in_pages(rota: Rota) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.clocks import passing
-from support.http_server import Rota, RotaProcess, Servers, Target, until, with_tab
+from support.http_server import Rota, RotaProcess, Servers, Target, ended, until, with_tab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +28,6 @@ def rota(serve: Servers, tab: Target) -> Rota:
 def post(rota: Client, headers: dict[str, str] | None = None, **fields: Any) -> Answer:
     body = {"agentId": "ann", "action": "waits", **fields}
     return rota.request("POST", "/v1/tasks", body, headers)
-
-
-def ended(rota: Client, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def state(rota: Client, task_id: str) -> str:

@@ -6,19 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from support.http_server import Rota, Servers, Target, until, with_tab
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    """A server as it comes."""
-    return serve()
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
+from support.http_server import Rota, Servers, Target, ended, until, with_tab
 
 
 def state(rota: Rota, task_id: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_server import Rota, Servers, Target, until, with_tab
+from support.http_server import Rota, Servers, Target, ended, look, until, with_tab
 
 
 @pytest.fixture
@@ -18,17 +18,6 @@ def click(rota: Rota, tag: str, hold: str = "", agent: str = "ann", **fields: An
     """Submit a task that the browser runs until `hold` is let go."""
     params = {"tag": tag, **({"hold": hold} if hold else {})}
     return rota.submit_native(agent, "click", tabId="t", params=params, **fields)
-
-
-def look(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
-    return found
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def settled(rota: Rota) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import Received, Rota, Servers, Target, until
+from support.http_server import Received, Rota, Servers, Target, ended, look, until
 
 from rota.clock import rfc3339
 
@@ -68,17 +68,6 @@ def rota(serve: Servers, executor: Executor) -> Rota:
 
 def submit(rota: Rota, *do: dict[str, Any], **fields: Any) -> str:
     return rota.submit_native(action="job", params={"do": list(do)}, **fields)
-
-
-def look(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
-    return found
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def scheduled(rota: Rota, task_id: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rota.errors import LogUnusable
 from rota.projections.state import State
 
 if TYPE_CHECKING:
-    from rota.http.server import Server
+    from rota.server import Server
 
 CONFIG = {"types": {"scan": {"executor": "pull"}}}
 

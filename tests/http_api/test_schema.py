@@ -140,7 +140,7 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "POST", "/v1/batches/{id}/cancel", f"/v1/batches/{batch}/cancel", None, none, 200
     yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
-    for name in ("agents", "types", "scheduler", "stats", "config"):
+    for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
         yield "GET", f"/v1/{name}", f"/v1/{name}", None, none, 200
     for kind, name in (("agents", "zoe"), ("types", "odd")):
         yield "POST", f"/v1/{kind}/{{id}}/pause", f"/v1/{kind}/{name}/pause", {}, none, 200

@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import Rota, Servers, read_all, until
 
-from rota.errors import LogUnusable
+from rota.errors import InternalFault, LogCorrupt, LogUnusable, StorageUnavailable
 from rota.http import catch_up, listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rota.http.server import Server
+    from rota.server import Server
 
 GREETING = b": rota event stream\n\n"
 LARGE = 300_000
-
-
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    """A plain server."""
-    return serve()
 
 
 def asked(rota: Rota, path: str, version: str = "1.1", *, buffer: int | None = None) -> Any:
@@ -42,18 +36,20 @@ def asked(rota: Rota, path: str, version: str = "1.1", *, buffer: int | None = N
 
 
 def streams(rota: Rota) -> int:
-    return rota.inside(lambda server: len(server.app.streams))
+    return rota.inside(lambda server: server.app.namespaces.streams())
 
 
 def watches(rota: Rota) -> int:
-    return rota.inside(lambda server: server.app.watches._count)
+    return rota.inside(lambda server: len(server.app.namespaces.default.watches))
 
 
 def waiting(rota: Rota) -> list[int]:
     """How many bytes wait for each stream's reader."""
 
     def look(server: Server) -> list[int]:
-        found = [stream.connection.transport for stream in server.app.streams._open]
+        found = [
+            stream.connection.transport for stream in server.app.namespaces.default.streams._open
+        ]
         return [each.get_write_buffer_size() for each in found if each is not None]
 
     return rota.inside(look)
@@ -116,7 +112,7 @@ def test_a_task_that_is_cancelled_inside_does_not_end_its_stream_in_good_order(r
     until(lambda: streams(rota) == 1)
 
     def cancel(server: Server) -> None:
-        (stream,) = server.app.streams._open
+        (stream,) = server.app.namespaces.default.streams._open
         handler: Any = stream.connection._task_handler
         handler.cancel()
 
@@ -247,6 +243,15 @@ def test_a_stream_waits_for_the_log_and_goes_on(
         assert [frame.id for frame in stream.take(5)] == [1, 2, 3, 4, 5]
 
 
+FAILURES = (
+    LogUnusable("the log is being reopened"),
+    StorageUnavailable("too many wait to read the log"),
+    LogCorrupt(1, "a record is not what was written"),
+    InternalFault("something else"),
+    OSError("and yet something else"),
+)
+
+
 class Hearing(Rota):
     """A server with a handler that keeps what it hears, and a log that fails now and then."""
 
@@ -258,20 +263,21 @@ class Hearing(Rota):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._leave = asyncio.Event()
-        from rota.http import server as servers
+        from rota import server as servers
 
         self.server = servers.Server(self._settings, self.config_path)
         self.server.on_event(lambda record: self.heard.append(record.seq))
         await self.server.start()
-        page = self.server.shard.tail.page
+        feed = self.server.app.namespaces.default.feed
+        entries = feed.entries
 
-        def failing_page(after: int) -> Any:
+        async def failing_page(after: int) -> Any:
             self.asked += 1
             if self.asked % 3:
-                raise LogUnusable("the log is being reopened")
-            return page(after)
+                raise FAILURES[self.asked % len(FAILURES)]
+            return await entries(after)
 
-        self.server.shard.tail.page = failing_page  # type: ignore[method-assign]
+        feed.entries = failing_page  # type: ignore[method-assign, assignment]
         self.port = self.server.port
         self._ready.set()
         await self._leave.wait()
@@ -281,7 +287,7 @@ class Hearing(Rota):
 def test_handlers_wait_for_the_log_and_miss_nothing(
     serve: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.http.handlers.UNREADABLE_S", 0.002)
+    monkeypatch.setattr("rota.http.event_hooks.UNREADABLE_S", 0.002)
     rota = serve.adopt(Hearing(tmp_path / "hearing"))
     assert isinstance(rota, Hearing)
     for _ in range(10):
@@ -290,3 +296,35 @@ def test_handlers_wait_for_the_log_and_miss_nothing(
     until(lambda: rota.heard and rota.heard[-1] == head)
     assert rota.asked > 3
     assert rota.heard == list(range(rota.heard[0], head + 1))
+
+
+@pytest.mark.parametrize("view", ["native", "browseros"])
+def test_a_stream_that_is_behind_waits_while_too_many_read_the_log(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    monkeypatch.setattr("rota.http.catch_up.UNREADABLE_S", 0.01)
+    rota = serve({"scheduler": {"resultTTLSec": 3600, "maxEndedTasks": 1}})
+    for _ in range(10):
+        rota.ended(rota.submit_native())
+    told = rota.events(view=view)
+    refused = rota.inside(refuse_some)
+    with rota.stream(f"/v1/events/stream?after=0&view={view}") as stream:
+        assert [frame.event for frame in stream.take(len(told))] == told
+    assert len(refused) >= 5
+
+
+def refuse_some(server: Server) -> list[None]:
+    """Have the readers refuse some of what is to be shown."""
+    shard: Any = server.shard
+    fetch = shard.fetch
+    refused: list[None] = []
+
+    def refusing(read: Any, done: Any, failed: Any, is_wanted: Any = None) -> None:
+        refused.append(None)
+        if len(refused) in (2, 3, 4, 6):  # pages, and what is looked up for one
+            asyncio.get_running_loop().call_soon(failed, StorageUnavailable("too many wait"))
+        else:
+            fetch(read, done, failed, is_wanted)
+
+    shard.fetch = refusing
+    return refused

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.actors import tail as tails
-from rota.actors.tail import Tail
+from rota.actors.tail import Entry, Tail
 from rota.domain import events as e
 from rota.domain.events import Record
 from rota.errors import LogUnusable
@@ -27,8 +27,9 @@ from rota.eventlog.heading import heading_of
 from rota.eventlog.memory_store import MemoryLog
 from rota.eventlog.port import Stored
 from rota.http import catch_up, streams
-from rota.http.streams import Stream, Streams, Wanted
+from rota.http.streams import Stream, Streams
 from rota.http.v1.events import _frame
+from rota.sight.history import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,13 +136,23 @@ class Stage:
     def __init__(self) -> None:
         self.log = FlakyLog()
         self.epoch = self.log.claim()
-        self.tail = Tail(self.log, records_max=6, bytes_max=1500)
+        self.tail = Tail(records_max=6, bytes_max=1500)
         self.tail.last = 0
-        self.streams = Streams(self.tail)
+        self.streams = Streams(self)
         self.readers: list[tuple[Reader, Stream, int]] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.unreported: list[Stored] = []
         self.is_over = False
+
+    async def entries(self, after: int, task_id: str | None = None) -> tuple[list[Entry], int]:
+        tail = self.tail
+        if after >= tail.last:
+            return [], after
+        if tail.holds(after):
+            page = tail.page(after)
+            return page, page[-1].seq if page else after
+        await asyncio.sleep(0)
+        return tail.read(self.log, after, task_id)
 
     def append(self, sizes: list[int]) -> list[Stored]:
         made: list[Stored] = []

@@ -11,12 +11,6 @@ from support.http_server import Rota, Servers, Target, until, with_tab
 from rota.http.answers import TaskPage, TaskView
 
 
-@pytest.fixture
-def rota(serve: Servers) -> Rota:
-    """A server as it comes: `echo`, `sleep` and `fail` run, everything else waits."""
-    return serve()
-
-
 def native(rota: Rota, task_id: str) -> dict[str, Any]:
     answer = rota.get(f"/v1/tasks/{task_id}")
     assert answer.status == 200, answer

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import Rota, Servers, Target, until
+from support.http_server import Rota, Servers, Target, ended, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +28,6 @@ def config(tab: Target, types: dict[str, Any], **scheduler: Any) -> dict[str, An
 def submit(rota: Rota, action: str, tag: str, agent: str = "ann", **fields: Any) -> str:
     params = {"tag": tag, **fields.pop("params", {})}
     return rota.submit_native(agent, action, tabId="t", params=params, **fields)
-
-
-def ended(rota: Rota, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=10000").json
-    assert found["state"] in ("succeeded", "failed", "cancelled"), found
-    return found
 
 
 def row(rota: Rota, name: str) -> dict[str, Any]:
@@ -152,6 +146,32 @@ def test_a_types_settings_change_with_the_file(serve: Servers, tab: Target, tmp_
     tab.release("s")
     assert {ended(rota, task_id)["state"] for task_id in tasks} == {"succeeded"}
     assert ended(rota, submit(rota, "scan", "after"))["timeoutMs"] == 7000
+
+
+def test_the_rules_of_types_are_recorded_when_they_change(
+    serve: Servers, tab: Target, tmp_path: Path
+) -> None:
+    made = Rota(tmp_path / "own", config(tab, {"scan": {"timeoutMs": 5000}}))
+    made.write_config(made.config)
+    rota = serve.adopt(made)
+    rota.restart()
+    rota.write_config(config(tab, {"scan": {"timeoutMs": 7000}}))
+    assert rota.post("/v1/config/reload").json["changed"] == [], "no limit did"
+    assert rota.post("/v1/config/reload").status == 200
+    rota.write_config(config(tab, {"scan": {"timeoutMs": 7000}}, maxQueueSize=5))
+    assert rota.post("/v1/config/reload").json["changed"] == ["maxQueueSize"]
+    told = [e for e in rota.events() if e["kind"] in ("server_started", "config_changed")]
+    first, second = (
+        {"types": {"scan": {"executor": "tab", "timeout_ms": ms}}, "tab": "tab"}
+        for ms in (5000, 7000)
+    )
+    found = [(each["kind"], each["data"].get("rules")) for each in told]
+    assert found == [
+        ("server_started", first),
+        ("server_started", None),
+        ("config_changed", second),
+        ("config_changed", None),
+    ]
 
 
 # -- keys ----------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.builders import (
     SECOND_US,
@@ -19,6 +17,7 @@ from support.builders import (
     in_batch,
     interrupted,
     records_of,
+    refuses,
     revived,
     server_started,
     submitted,
@@ -27,17 +26,16 @@ from support.builders import (
 
 from rota.actors.recovery import batch_from_log, task_from_log
 from rota.domain import events as e
+from rota.domain.batch import Batch
 from rota.domain.task import TERMINAL
 from rota.eventlog.memory_store import MemoryLog
+from rota.projections.batches import Batches
 from rota.projections.state import State
-
-if TYPE_CHECKING:
-    from rota.domain.batch import Batch
 
 HOOK = "https://example.com/hook"
 THREE = in_batch("b1", submitted("t1"), submitted("t2"), submitted("t3"), callback=HOOK)
 FINISHED = e.BatchFinished("b1", 1, 1, 1)
-ALL_ENDED = [*THREE, succeeded("t1"), failed("t2"), cancelled("t3")]
+ALL_ENDED = [*THREE, assigned("t1"), succeeded("t1"), failed("t2"), cancelled("t3")]
 
 
 def batch_of(*events: e.Event) -> Batch:
@@ -54,7 +52,9 @@ def test_a_batch_knows_what_was_asked() -> None:
 
 
 def test_each_end_of_a_task_is_counted_once_in_its_own_way() -> None:
-    batch = batch_of(*THREE, succeeded("t1"), succeeded("t1"), expired("t2"), failed("t2"))
+    state = fold(records_of([*THREE, assigned("t1"), succeeded("t1"), expired("t2")]))
+    refuses(state, succeeded("t1"), failed("t2"))
+    batch = state.batches.by_id["b1"]
     assert (batch.fates, batch.left) == ({"succeeded": 1, "failed": 1, "cancelled": 0}, 1)
 
 
@@ -82,7 +82,7 @@ def test_a_batch_is_to_be_finished_when_all_have_ended_and_only_then() -> None:
 def test_a_finished_batch_owes_its_callback_once() -> None:
     state = fold(records_of([*ALL_ENDED, FINISHED, FINISHED]))
     [delivery] = state.deliveries.pending.values()
-    assert (delivery.id, delivery.task, delivery.agent) == ("dlv_8_b1", "b1", "")
+    assert (delivery.id, delivery.task, delivery.agent) == ("dlv_9_b1", "b1", "")
     silent = in_batch("b1", submitted())
     assert not fold(records_of([*silent, cancelled(), FINISHED])).deliveries.pending
 
@@ -156,3 +156,20 @@ def test_the_counts_are_those_of_the_tasks_after_every_event(seed: int) -> None:
             assert {fate: known.count(fate) for fate in batch.fates} == batch.fates
             finished += bool(batch.finished_at)
     assert finished
+
+
+def test_a_batch_comes_back_as_the_last_whether_or_not_it_had_left() -> None:
+    live, told = Batches(), Batches()
+    for batches in (live, told):
+        for seq, name in enumerate(("one", "two"), 1):
+            event = e.BatchSubmitted(name, [f"task of {name}"], "native")
+            batches.on_submitted(e.Record(seq, seq, event))
+        batches.on_finished(e.Record(3, 3, e.BatchFinished("one", 0, 1, 0)))
+    row = live.by_id["one"].to_row()
+    live.forget(3)
+    assert list(live.by_id) == ["two"]
+    for batches in (live, told):
+        batches.bring_back(Batch.from_row(row))
+        assert list(batches.by_id) == ["two", "one"]
+        assert batches.ended_tasks == 1
+    assert live.dump() == told.dump()

@@ -10,6 +10,7 @@ from support.builders import fold, records_of
 from rota.domain import events as e
 from rota.domain.browsers import REACHED, REACHED_CODE, browser_of, decide_browser
 from rota.domain.commands import Limits
+from rota.domain.plan import Plan
 from rota.projections.control import limits_to
 from rota.projections.state import State
 
@@ -20,7 +21,7 @@ def begun(most: int) -> e.ServerStarted:
 
 def job(task: str, action: str, profile: str | None = None) -> list[Any]:
     """A job that is given its slot."""
-    made = e.TaskSubmitted(task, "bm", action, "web", 1, key=profile)
+    made = e.TaskSubmitted(task, "bm", action, "web", 1, plan=Plan(key=profile))
     return [made, e.TaskAssigned(task, "bm", 1), e.TaskStarted(task, "bm", 1)]
 
 
@@ -93,7 +94,7 @@ def test_a_start_is_refused_only_when_there_is_no_place(
     action: str, profile: str | None, most: int, *, refused: bool
 ) -> None:
     events = [*done("1", "browser_start", "a"), *done("2", "browser_start", "b")]
-    state = after(*events, e.TaskSubmitted("3", "bm", action, "web", 1, key=profile))
+    state = after(*events, e.TaskSubmitted("3", "bm", action, "web", 1, plan=Plan(key=profile)))
     task = state.tasks.by_id["3"]
     event = decide_browser(task, state.browsers, most)
     assert (event is not None) == refused

@@ -12,6 +12,7 @@ from support.builders import (
     fold,
     interrupted,
     records_of,
+    refuses,
     rejected,
     submitted,
     succeeded,
@@ -21,13 +22,17 @@ from rota.domain import events as e
 
 HOOK = "https://example.com/hook"
 ASKED = submitted(callback=HOOK)
+ENDS = [
+    (assigned(), succeeded()),
+    (assigned(), failed()),
+    (assigned(), cancelled()),
+    (e.TaskProgressed("t1", "a1", 0), expired()),
+]
 
 
-@pytest.mark.parametrize(
-    "end", [succeeded(), failed(), cancelled(), expired()], ids=lambda e: type(e).__name__
-)
-def test_every_end_of_a_task_with_a_callback_owes_one(end: e.Event) -> None:
-    state = fold(records_of([ASKED, assigned(), end]))
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end[-1]).__name__)
+def test_every_end_of_a_task_with_a_callback_owes_one(end: tuple[e.Event, ...]) -> None:
+    state = fold(records_of([ASKED, *end]))
     [delivery] = state.deliveries.pending.values()
     assert (delivery.id, delivery.task, delivery.agent) == ("dlv_3_t1", "t1", "a1")
     assert (delivery.due_at, delivery.tries) == (state.at, 0)
@@ -43,7 +48,8 @@ def test_a_rejected_task_owes_nothing_since_its_sender_was_told() -> None:
 
 
 def test_an_end_that_comes_twice_owes_one_callback() -> None:
-    state = fold(records_of([ASKED, assigned(), succeeded(), succeeded(), failed()], step=0))
+    state = fold(records_of([ASKED, assigned(), succeeded()], step=0))
+    refuses(state, succeeded(), failed())
     assert [d.id for d in state.deliveries.pending.values()] == ["dlv_3_t1"]
 
 

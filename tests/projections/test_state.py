@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
@@ -13,12 +14,17 @@ from support.builders import (
     SECOND_US,
     START_US,
     assigned,
+    cancelled,
     chained,
+    failed,
     fold,
     history,
     records_of,
+    refuses,
     rejected,
+    revived,
     server_started,
+    started,
     submitted,
     succeeded,
 )
@@ -26,12 +32,17 @@ from support.builders import (
 from rota.actors.recovery import rebuild, task_from_log
 from rota.actors.snapshotter import SLICE_TASKS, Snapshotter
 from rota.domain import events as e
-from rota.domain.commands import PULL
+from rota.domain.commands import PULL, Limits
 from rota.domain.dispatch import Turns
+from rota.domain.fold import FOLDS
+from rota.domain.intake import Rules, TypeRules
+from rota.domain.restoring import fields_of_task
 from rota.domain.task import limits_of
+from rota.errors import IllegalMove
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.memory_store import MemoryLog
 from rota.eventlog.port import Snapshot
+from rota.projections.control import limits_to
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
@@ -113,22 +124,17 @@ def test_the_past_is_rebuilt_from_older_snapshots_only() -> None:
         assert state.digest() == fold(records[:seq]).digest()
 
 
-def test_the_past_is_told_by_the_clock_that_the_log_ends_with() -> None:
+def test_the_past_is_told_by_the_clock_of_its_records() -> None:
     records = history(seed=98, length=400)
     log = MemoryLog()
     log.append(chained(records), 0, 0)
     steps = [r for r in records if isinstance(r.event, e.ClockStepped)]
     assert steps
-
-    def told(record: e.Record) -> int:
-        later = (s.event.now - s.event.was for s in steps if s.seq > record.seq)
-        return record.at + sum(later)
-
     for record in (records[0], records[200], steps[-1], records[-1]):
-        at = told(record)
-        state = rebuild(log, until_at=at)
-        assert state.digest() == fold([r for r in records if told(r) <= at]).digest()
-    assert rebuild(log, until_at=told(records[0]) - 1).seq == 0
+        last = max(r.seq for r in records if r.at <= record.at)
+        state = rebuild(log, until_at=record.at)
+        assert state.digest() == fold([r for r in records if r.seq <= last]).digest()
+    assert rebuild(log, until_at=min(r.at for r in records) - 1).seq == 0
 
 
 @pytest.mark.parametrize(
@@ -361,14 +367,55 @@ def test_events_about_a_forgotten_task_change_nothing_else() -> None:
     later = START_US + 100 * SECOND_US
     state.apply(e.Record(5, later, e.AgentPaused("x")))
     before = (state.backlog.total, state.slots.total, dict(state.deliveries.pending))
-    events: list[e.Event] = [assigned(), succeeded(), e.AttemptInterrupted("t1", "a1", 1, "x")]
-    for seq, event in enumerate(events, start=6):
+    refuses(state, assigned(), succeeded(), e.AttemptInterrupted("t1", "a1", 1, "x"))
+    notes: list[e.Event] = [
+        e.TaskLogged("t1", "a1", ["late"]),
+        e.TaskProgressed("t1", "a1", 1),
+        e.ResultRefused("t1", "a1", 1, "succeeded"),
+    ]
+    for seq, event in enumerate(notes, start=6):
         state.apply(e.Record(seq, later, event))
     assert (state.backlog.total, state.slots.total, state.deliveries.pending) == before
 
 
-def test_a_task_id_that_comes_twice_does_not_stop_the_fold() -> None:
-    """No server writes this; the fold takes it all the same."""
-    state = fold(records_of([server_started(result_ttl_s=1), rejected(), rejected()]))
-    state.apply(e.Record(4, START_US + 10 * SECOND_US, e.AgentPaused("other")))
-    assert state.tasks.get("t1") is None
+def test_a_snapshot_that_the_records_after_it_do_not_fit_is_not_used() -> None:
+    story = records_of([submitted(), assigned(), started(), succeeded()])
+    log = MemoryLog()
+    chain = chained(story)
+    log.append(chain, 0, log.claim())
+    early = fold(story[:1])
+    early.seq = 2
+    log.save_snapshot(Snapshot(2, chain[1].digest, SNAPSHOT_VERSION, early.dump()))
+    assert rebuild(log).digest() == fold(story).digest()
+
+
+def test_a_fact_that_is_folded_into_another_state_than_the_table_says_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(FOLDS, e.TaskStarted, FOLDS[e.TaskAssigned])
+    with pytest.raises(IllegalMove, match="left task t1 assigned, and the table .* says running"):
+        fold(records_of([submitted(), assigned(), started()]))
+
+
+def test_only_a_failed_task_is_brought_back() -> None:
+    for end, is_legal in (failed(), True), (cancelled(), False):
+        state = fold(records_of([submitted(), assigned(), end]))
+        again = revived()._replace(restored=fields_of_task(state.tasks.by_id["t1"]))
+        with nullcontext() if is_legal else pytest.raises(IllegalMove):
+            state.apply(e.Record(9, START_US, again))
+
+
+def test_a_task_is_made_once() -> None:
+    state = fold(records_of([submitted(), rejected("t2")]))
+    refuses(state, submitted(), rejected(), submitted("t2"), rejected("t2"))
+
+
+def test_the_rules_of_intake_are_folded_and_come_back_from_a_snapshot() -> None:
+    rules = Rules({"scan": TypeRules("web", 5, retry={"max_attempts": 2})}, tab="tabs")
+    started = e.ServerStarted("1", limits_to(Limits()), rules=rules.to_dict())
+    state = fold(records_of((started, e.ServerStarted("2", limits_to(Limits())))))
+    assert state.control.rules == rules, "a start that says nothing of them leaves them"
+    assert State.load(state.dump()).control.rules == rules
+    data = orjson.loads(state.dump())
+    del data["control"]["rules"]
+    assert State.load(orjson.dumps(data)).control.rules == Rules(), "of a time before rules"

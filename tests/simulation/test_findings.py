@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.sim_parts import SimHost, SimLine, SimLog, actors_of
+from support.wishes import made
 
 from rota.actors import messages as m
 from rota.actors import snapshotter
@@ -17,8 +18,9 @@ from rota.actors.runtime import retire
 from rota.actors.system import Shard
 from rota.clock import ManualClock
 from rota.domain import events as e
-from rota.domain.commands import Limits, Outcome, SubmitTask
+from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
+from rota.domain.intake import Request
 from rota.eventlog.codec import decode
 from rota.projections.state import State
 
@@ -83,7 +85,9 @@ class Story:
         self.started[attempt.task] = ended
         return lambda _reason: None
 
-    def deliver(self, task: Any, _id: str, done: Callable[[DeliveryReport], None]) -> None:
+    def deliver(
+        self, task: Any, _tasks: Any, _id: str, done: Callable[[DeliveryReport], None]
+    ) -> None:
         """Take a callback: keep how to report it, and up to where the log was durable."""
         self.sent.append((task.id, self.log.seq(), done))
 
@@ -93,6 +97,8 @@ class Story:
         while True:
             if host.running:
                 host.running.pop().run()
+            elif host.reading:
+                host.reading.popleft()()
             elif host.soon or host.posted:
                 (host.soon or host.posted).popleft()()
             elif host.due():
@@ -105,14 +111,14 @@ class Story:
     def submit(self, agent: str = "ann", **more: Any) -> Answer:
         """Submit a task, without running anything."""
         answer = Answer()
-        command = SubmitTask(agent, "echo", "builtin", **more)
+        command = made(Request, agent, "echo", "builtin", **more)
         self.shard.admission.tell(m.SubmitTasks((command,), answer))
         return answer
 
     def kill(self) -> None:
         """End the server as a power cut does."""
         shard = self.shard
-        retire([*actors_of(shard), *shard._queues.values()])
+        retire([*actors_of(shard), *shard.cast.queues.values()])
 
     def events(self, kind: type[Any]) -> list[e.Record]:
         """Give the durable records of one kind."""

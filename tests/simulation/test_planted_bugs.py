@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 from support.planted import Plant, finds
 
 from rota.actors import admission, agent_queue, system, worker_pool
+from rota.actors.consequences import Consequences
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
-from rota.actors.routes import Routes
 from rota.actors.snapshotter import Snapshotter
 from rota.actors.timer import TimerActor
 from rota.domain import events as e
 from rota.domain import receivers
 from rota.domain.admission import decide_submission
-from rota.domain.attempts import decide_expiry, decide_result
+from rota.domain.attempts import decide_cancel, decide_expiry, decide_result
 from rota.domain.caps import Caps
 from rota.domain.ordering import LaneOrder
+from rota.domain.task import TERMINAL
 from rota.eventlog.committer import Committed, Committer
 from rota.projections.backlog import Backlog
 from rota.projections.deliveries import Deliveries
@@ -86,6 +87,15 @@ def a_result_beats_a_cancel(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(worker_pool, "decide_result", lenient)
 
 
+def what_has_ended_is_cancelled_once_more(patch: pytest.MonkeyPatch) -> None:
+    def lenient(task: Any, reason: str, *more: Any) -> e.Event:
+        if task.state in TERMINAL:
+            return e.TaskCancelled(task.id, task.agent, task.state.value, reason)
+        return decide_cancel(task, reason, *more)
+
+    patch.setattr(agent_queue, "decide_cancel", lenient)
+
+
 def a_stale_result_is_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         worker_pool,
@@ -126,7 +136,8 @@ def a_snapshot_misses_what_changes_under_it(patch: pytest.MonkeyPatch) -> None:
 
 def a_snapshot_forgets_what_is_owed(patch: pytest.MonkeyPatch) -> None:
     load = Deliveries.load
-    patch.setattr(Deliveries, "load", lambda self, data: load(self, {**data, "pending": []}))
+    none: dict[str, list[Any]] = {"pending": [], "callbacks": []}
+    patch.setattr(Deliveries, "load", lambda self, data: load(self, {**data, **none}))
 
 
 def the_timer_never_fires(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +196,7 @@ def a_type_has_no_cap(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_freed_slot_is_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Routes, "_slot_freed", lambda _self, _record: None)
+    patch.setattr(Consequences, "_slot_freed", lambda _self, _record: None)
 
 
 def an_agents_turn_is_never_renewed(patch: pytest.MonkeyPatch) -> None:
@@ -200,7 +211,7 @@ def a_delivery_is_never_closed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_try_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Routes, "_deliver_later", lambda _self, _record: None)
+    patch.setattr(Consequences, "_deliver_later", lambda _self, _record: None)
 
 
 def retention_goes_by_something_else_than_the_record(patch: pytest.MonkeyPatch) -> None:
@@ -247,6 +258,7 @@ BUGS: list[Plant] = [
     a_failed_commit_is_reported_as_done,
     a_slot_is_freed_twice,
     a_result_beats_a_cancel,
+    what_has_ended_is_cancelled_once_more,
     a_stale_result_is_accepted,
     the_last_comes_first,
     admission_is_off_by_one,

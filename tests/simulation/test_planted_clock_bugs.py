@@ -8,7 +8,7 @@ from support.planted import Plant, finds
 
 from rota.actors.admission import AdmissionActor
 from rota.actors.journal import Journal
-from rota.actors.routes import Routes
+from rota.actors.moments import Moments
 from rota.actors.system import Shard
 from rota.actors.timekeeper import Timekeeper
 from rota.actors.timer import TimerActor
@@ -90,7 +90,7 @@ def the_timer_is_not_armed_anew(patch: pytest.MonkeyPatch) -> None:
     def arm(self: Shard, **more: Any) -> None:
         start(self, **more)
         for task in self.state.tasks:
-            Routes.rearm(Routes(self.state, self), task)
+            Moments(self.journal, self.cast).arm_all(task)
 
     patch.setattr(Shard, "_go_on", arm)
 

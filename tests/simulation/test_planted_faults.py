@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from support.planted import Plant, finds
 
 from rota.actors import worker_pool
-from rota.actors.dependencies import DependencyActor
+from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.mending import Mending
 from rota.actors.messages import DeliverCallback, LookAgain, StartAttempt
-from rota.actors.routes import Routes
+from rota.actors.moments import Moments
 from rota.actors.runtime import Ref, body_of
 from rota.actors.worker_pool import WorkerPool
 from rota.domain import fold, task
@@ -20,7 +20,7 @@ from rota.domain.task import IN_FLIGHT, lane_of
 if TYPE_CHECKING:
     import pytest
 
-SEEDS = range(300)
+SEEDS = range(600)
 
 
 def nothing(*_args: Any) -> None:
@@ -82,20 +82,20 @@ def timers_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def timeouts_are_not_armed_again(patch: pytest.MonkeyPatch) -> None:
-    moments = Routes._moments_of
+    moments = Moments.of
 
-    def careless(self: Routes, each: Any) -> Any:
+    def careless(self: Moments, each: Any) -> Any:
         return iter(()) if each.state in IN_FLIGHT else moments(self, each)
 
-    patch.setattr(Routes, "_moments_of", careless)
+    patch.setattr(Moments, "of", careless)
 
 
 def callbacks_are_not_owed_again(patch: pytest.MonkeyPatch) -> None:
-    def fewer(self: Routes) -> Any:
+    def fewer(self: Moments) -> Any:
         for each in self._tasks:
-            yield from self._moments_of(each)
+            yield from self.of(each)
 
-    patch.setattr(Routes, "moments", fewer)
+    patch.setattr(Moments, "all", fewer)
 
 
 def batches_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def batches_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def dependents_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    deafen(patch, DependencyActor)
+    deafen(patch, DependentsActor)
 
 
 def what_hung_on_a_fact_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -121,17 +121,17 @@ def an_outcome_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_callback_goes_out_before_its_end_is_durable(patch: pytest.MonkeyPatch) -> None:
-    def all_of_them(self: Routes) -> Any:
+    def all_of_them(self: Moments) -> Any:
         for each in self._tasks:
-            yield from self._moments_of(each)
-        for delivery in self._deliveries.pending.values():
+            yield from self.of(each)
+        for delivery in self._pending.values():
             yield delivery.due_at, DeliverCallback(delivery.task, delivery.id)
 
-    patch.setattr(Routes, "moments", all_of_them)
+    patch.setattr(Moments, "all", all_of_them)
 
 
 def a_slot_goes_before_the_dependents_are_released(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(worker_pool, "released_by", lambda *_: [])
+    patch.setattr(worker_pool, "decide_dependents", lambda *_: [])
 
 
 def who_may_preempt_queues_behind_who_may_not(patch: pytest.MonkeyPatch) -> None:

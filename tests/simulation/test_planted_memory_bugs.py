@@ -39,20 +39,20 @@ def a_revived_task_counts_among_the_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_revival_does_not_carry_what_was_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(agent_queue.QueueActor, "_with_all", lambda _self, event, _task: event)
+    patch.setattr(agent_queue.QueueActor, "_with_all", lambda _self, event, _task, _fetched: event)
 
 
 def a_task_comes_back_without_its_batch(patch: pytest.MonkeyPatch) -> None:
     whole = agent_queue.QueueActor._with_all
 
-    def alone(self: Any, event: Any, task: Task) -> Any:
-        return whole(self, event, task)._replace(restored_batch=None)
+    def alone(self: Any, event: Any, task: Task, fetched: Any) -> Any:
+        return whole(self, event, task, fetched)._replace(restored_batch=None)
 
     patch.setattr(agent_queue.QueueActor, "_with_all", alone)
 
 
 def every_refusal_is_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Refusals, "has_room", lambda _self, _now: True)
+    patch.setattr(Refusals, "take_room", lambda _self, _now: True)
 
 
 def a_count_of_refusals_is_lost(patch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import admission, agent_queue, dependencies, dispatcher, system, worker_pool
+from rota.actors import admission, agent_queue, dependents, dispatcher, system, worker_pool
 from rota.actors.admission import AdmissionActor
+from rota.actors.consequences import Consequences
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
+from rota.actors.moments import Moments
 from rota.actors.recovery import rebuild_whole
-from rota.actors.routes import Routes
 from rota.actors.runtime import body_of
 from rota.actors.system import Shard
 from rota.actors.timer import TimerActor
@@ -35,12 +36,14 @@ from rota.domain.caps import Caps
 from rota.domain.dependencies import decide_dependencies
 from rota.domain.dispatch import Turns
 from rota.domain.fold import FOLDS
+from rota.domain.gates import Gate
 from rota.domain.notes import decide_notes
 from rota.domain.retry import RetryPolicy, decide_failure
+from rota.domain.standing import Line
 from rota.domain.task import READY, SCHEDULED, SUCCEEDED
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
-from rota.projections.dependencies import Dependencies
+from rota.projections.graph import Graph
 from rota.projections.keys import Keys
 from rota.projections.slots import Slots
 
@@ -59,25 +62,25 @@ def nothing(*_args: Any, **_more: Any) -> None:
 
 
 def one_parent_is_enough(patch: pytest.MonkeyPatch) -> None:
-    ended = Dependencies.on_ended
+    ended = Graph.on_ended
 
-    def hasty(self: Dependencies, record: e.Record, task: Any) -> None:
+    def hasty(self: Graph, record: e.Record, task: Any) -> None:
         if task.state is SUCCEEDED:
             for child in self.children.get(task.id, {}).values():
                 child.waits = {task.id}
         ended(self, record, task)
 
-    patch.setattr(Dependencies, "on_ended", hasty)
+    patch.setattr(Graph, "on_ended", hasty)
 
 
 def nobody_is_doomed_by_a_parent_that_fails(patch: pytest.MonkeyPatch) -> None:
-    ended = Dependencies.on_ended
+    ended = Graph.on_ended
 
-    def kind(self: Dependencies, record: e.Record, task: Any) -> None:
+    def kind(self: Graph, record: e.Record, task: Any) -> None:
         if task.state is SUCCEEDED:
             ended(self, record, task)
 
-    patch.setattr(Dependencies, "on_ended", kind)
+    patch.setattr(Graph, "on_ended", kind)
 
 
 def nobody_is_doomed_by_a_parent_that_has_failed(patch: pytest.MonkeyPatch) -> None:
@@ -89,14 +92,14 @@ def what_is_due_is_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: Shard, **more: Any) -> None:
         go_on(self, **more)
-        body_of(self.dependencies).actor_inbox.queue.clear()
+        body_of(self.dependents).actor_inbox.queue.clear()
 
     patch.setattr(Shard, "_go_on", forgetful)
 
 
 def a_snapshot_forgets_what_is_due(patch: pytest.MonkeyPatch) -> None:
-    load = Dependencies.load
-    patch.setattr(Dependencies, "load", lambda self, _due: load(self, {}))
+    load = Graph.load
+    patch.setattr(Graph, "load", lambda self, _due: load(self, {}))
 
 
 def a_cycle_is_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -112,12 +115,12 @@ def a_missing_parent_is_waited_for_in_any_case(patch: pytest.MonkeyPatch) -> Non
 
 
 def parents_leave_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WorkerPool, "_params", lambda _self, task: task.params or {})
+    patch.setattr(WorkerPool, "_params", lambda _self, task, _parents: task.params or {})
 
 
 def a_delay_ends_with_the_dependencies(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dependencies, "decide_release", lambda task, _now: decide_release(task, 1 << 62))
-    patch.setattr(dependencies, "decide_freeing", lambda task, _now: decide_freeing(task, 1 << 62))
+    patch.setattr(dependents, "decide_release", lambda task, _now: decide_release(task, 1 << 62))
+    patch.setattr(dependents, "decide_freeing", lambda task, _now: decide_freeing(task, 1 << 62))
 
 
 # -- retries -----------------------------------------------------------------------------------
@@ -178,9 +181,9 @@ def a_backoff_is_cut_short(patch: pytest.MonkeyPatch) -> None:
     def hasty(task: Any, now: int) -> e.Event | None:
         return decide_release(task, now + LONG_US)
 
-    scheduled = Routes._scheduled
+    scheduled = Consequences._scheduled
 
-    def at_once(self: Routes, record: e.Record) -> None:
+    def at_once(self: Consequences, record: e.Record) -> None:
         task = self._of(record)
         if task is not None:
             due, task.next_at = task.next_at, record.at
@@ -188,7 +191,7 @@ def a_backoff_is_cut_short(patch: pytest.MonkeyPatch) -> None:
             task.next_at = due
 
     patch.setattr(agent_queue, "decide_release", hasty)
-    patch.setattr(Routes, "_scheduled", at_once)
+    patch.setattr(Consequences, "_scheduled", at_once)
 
 
 def a_queue_timeout_goes_on_from_an_earlier_wait(patch: pytest.MonkeyPatch) -> None:
@@ -216,19 +219,19 @@ def the_timer_is_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_start_does_not_arm_what_is_scheduled(patch: pytest.MonkeyPatch) -> None:
-    moments = Routes._moments_of
+    moments = Moments.of
     patch.setattr(
-        Routes,
-        "_moments_of",
+        Moments,
+        "of",
         lambda self, task: moments(self, task) if task.state is not SCHEDULED else iter(()),
     )
 
 
 def a_start_does_not_arm_queue_timeouts(patch: pytest.MonkeyPatch) -> None:
-    moments = Routes._moments_of
+    moments = Moments.of
     patch.setattr(
-        Routes,
-        "_moments_of",
+        Moments,
+        "of",
         lambda self, task: moments(self, task) if task.state is not READY else iter(()),
     )
 
@@ -249,6 +252,14 @@ def a_key_has_no_cap(patch: pytest.MonkeyPatch) -> None:
 
 def a_batch_has_no_cap(patch: pytest.MonkeyPatch) -> None:
     _without_cap(patch, "batch:")
+
+
+def a_freed_key_lets_nobody_in(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gate, "_hear", nothing)
+
+
+def who_stands_better_is_not_heard_of(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Line, "_hear", nothing)
 
 
 def a_paused_type_is_served(patch: pytest.MonkeyPatch) -> None:
@@ -451,6 +462,8 @@ BUGS: list[Plant] = [
     a_start_does_not_arm_queue_timeouts,
     a_key_has_no_cap,
     a_batch_has_no_cap,
+    a_freed_key_lets_nobody_in,
+    who_stands_better_is_not_heard_of,
     a_paused_type_is_served,
     a_type_that_is_resumed_is_not_looked_at,
     a_paused_scheduler_goes_on,

@@ -45,6 +45,7 @@ REACHED = [
     "deadline_running",
     "doomed",
     "preempted",
+    "unread",
     "replaced",
     "duplicate",
     "deduplicated",

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.wishes import changed, made
 
 from rota.domain import events as e
 from rota.domain.admission import (
@@ -48,7 +49,7 @@ from rota.domain.dispatch import Turns
 from rota.domain.notes import LEVELS, decide_notes
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, FAILED, IN_FLIGHT, ORDERLY, READY, SCHEDULED, TERMINAL, Task
-from rota.errors import RequestError
+from rota.errors import IllegalMove, RequestError
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import encode, subject_of
 from rota.eventlog.port import Head, Stored
@@ -70,7 +71,7 @@ START_OF_LOG = Head(0, GENESIS)
 def submitted(task: str = "t1", agent: str = "a1", **fields: Any) -> e.TaskSubmitted:
     """A submission of an `echo` to the builtin executor."""
     known = {"action": "echo", "executor": "builtin", "position": 1, **fields}
-    return e.TaskSubmitted(task, agent, **known)
+    return made(e.TaskSubmitted, task, agent, **known)
 
 
 def rejected(task: str = "t1", agent: str = "a1", **fields: Any) -> e.TaskRejected:
@@ -139,7 +140,7 @@ def revived(task: str = "t1", agent: str = "a1") -> e.TaskRevived:
 def in_batch(batch_id: str, *tasks: e.TaskSubmitted, **fields: Any) -> list[e.Event]:
     """A batch of these tasks, and their own submissions."""
     told = e.BatchSubmitted(batch_id, [task.task for task in tasks], **fields)
-    return [told, *(task._replace(batch=batch_id, parallelism=told.parallelism) for task in tasks)]
+    return [told, *(changed(t, batch=batch_id, parallelism=told.parallelism) for t in tasks)]
 
 
 def interrupted(
@@ -194,6 +195,15 @@ def fold(records: Iterable[e.Record], state: State | None = None) -> State:
     for record in records:
         state.apply(record)
     return state
+
+
+def refuses(state: State, *events: e.Event) -> None:
+    """See each event refused as an illegal move, and nothing changed by it."""
+    before = state.digest()
+    for event in events:
+        with pytest.raises(IllegalMove):
+            state.apply(e.Record(state.seq + 1, state.at, event))
+        assert state.digest() == before
 
 
 # -- given, when, then ---------------------------------------------------------------------------
@@ -350,7 +360,8 @@ class _Play:
             max_attempts=dice.randrange(1, 6),
             retry_on=dice.choice([None, None, ["boom"], ["timeout"]]),
         )
-        return command._replace(
+        return changed(
+            command,
             key=dice.choice([None, "key-1", "key-2"]),
             retry=dice.choice([None, policy.to_dict(), policy.to_dict()]),
             queue_timeout_ms=dice.choice([None, None, dice.randrange(1, 5000)]),
@@ -375,7 +386,8 @@ class _Play:
         dice = self._dice
         self._count += 1
         task_id = f"tsk_{self._count}"
-        command = self.command()._replace(
+        command = changed(
+            self.command(),
             idempotency=dice.choice([None, None, None, "i-1", "i-2"]),
             digest=dice.choice(["d-1", "d-2"]),
             dedup=dice.choice([None, None, None, self._dedup()]),
@@ -386,7 +398,7 @@ class _Play:
                 return
             depends = resolve(command.depends)
             edges = {task_id: depends.values()}
-            check_cycles(edges, state.dependencies.waits_for(edges, depends.values()))
+            check_cycles(edges, state.graph.waits_for(edges, depends.values()))
             prospects = decide_dependencies(depends, command.on_missing, state.tasks.get)
         except RequestError:
             return
@@ -413,10 +425,11 @@ class _Play:
 
     def _is_known(self, command: SubmitTask) -> bool:
         held = self.state.keys
-        if command.idempotency is not None:
-            known = held.find(keys.idempotency(command.by, command.idempotency), self._at)
+        plan = command.plan
+        if plan.idempotency is not None:
+            known = held.find(keys.idempotency(command.by, plan.idempotency), self._at)
             if known is not None:
-                check_same(command.idempotency, command.digest, known.digest)
+                check_same(plan.idempotency, plan.digest, known.digest)
                 return True
         if command.dedup is not None and command.dedup.mode != "replace":
             known = held.find(keys.dedup(command.by, command.dedup.key), self._at)
@@ -470,7 +483,7 @@ class _Play:
                 ids,
                 waiting=state.backlog.total,
                 find=state.tasks.get,
-                graph=state.dependencies,
+                graph=state.graph,
             )
         except RequestError:
             return
@@ -498,7 +511,7 @@ class _Play:
     def settle(self) -> None:
         """Settle some of what is due, not all: the actor does it in slices."""
         state = self.state
-        for task_id, reason in list(state.dependencies.due.items())[: self._dice.randrange(1, 4)]:
+        for task_id, reason in list(state.graph.due.items())[: self._dice.randrange(1, 4)]:
             task = state.tasks.get(task_id)
             assert task is not None
             assert task.state is BLOCKED

@@ -32,7 +32,7 @@ import uvloop
 
 from rota.actors.recovery import rebuild
 from rota.config import parse_settings
-from rota.http.server import Server
+from rota.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -325,11 +325,15 @@ class Rota(Client):
         if self.clock is not None:
             self.clock.begin_anew()
         self.server = Server(self._settings, self.config_path, self.clock)
+        self._made(self.server)
         await self.server.start()
         self.port = self.server.port
         self._ready.set()
         await self._leave.wait()
         await self.server.stop(self._grace_s)
+
+    def _made(self, server: Server) -> None:
+        """Do what is to be done with a server before it starts."""
 
     def inside(self, look: Callable[[Server], T]) -> T:
         """Call a function on the server's own loop."""
@@ -343,10 +347,13 @@ class Rota(Client):
         """The fingerprints of the living state and of a replay of the whole log."""
 
         def look(server: Server) -> tuple[str, str] | None:
-            if server.shard.journal.durable_seq != server.shard.state.seq:
+            state = server.shard.state
+            if server.shard.journal.durable_seq != state.seq:
                 return None
             replayed = rebuild(server.shard.log, use_snapshots=False)
-            return server.shard.state.digest(), replayed.digest()
+            if not state.is_as_told:  # something was forgotten since the last record
+                replayed.forget(state._forgot_us + state.steps.shift)
+            return state.digest(), replayed.digest()
 
         return until(lambda: self.inside(look), what="everything is durable")
 
@@ -358,6 +365,19 @@ class Rota(Client):
         marks = ("Traceback", "a handler failed", " failed on ", "an effect failed", "Unhandled")
         found = [line for line in self.log.lines if any(mark in line for mark in marks)]
         return [line for line in found if "aiohttp.http_exceptions." not in line]
+
+
+def look(rota: Client, task_id: str) -> dict[str, Any]:
+    """Give a task as the native API shows it."""
+    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}").json
+    return found
+
+
+def ended(rota: Client, task_id: str) -> dict[str, Any]:
+    """Wait until a task has ended; give it as the native API shows it."""
+    found: dict[str, Any] = rota.get(f"/v1/tasks/{task_id}?waitMs=15000").json
+    assert found["state"] in ("succeeded", "failed", "cancelled"), found
+    return found
 
 
 @contextlib.contextmanager

@@ -28,7 +28,8 @@ from rota.clock import SystemClock
 from rota.domain import events as e
 from rota.domain.commands import PULL
 from rota.domain.fold import TASK_EVENTS
-from rota.domain.task import IN_FLIGHT, MOVES, TERMINAL, WAITING, TaskState
+from rota.domain.moves import MOVES
+from rota.domain.task import IN_FLIGHT, READY, REJECTED, TERMINAL, WAITING, TaskState
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, kind_of
 from rota.eventlog.lmdb_store import LmdbLog
@@ -50,6 +51,7 @@ END_S = 30.0
 STEP_S = 0.01
 CLOCK_SLACK_US = 50_000
 AGENTS = 5
+BORN: dict[type[Any], TaskState] = {e.TaskSubmitted: READY, e.TaskRejected: REJECTED}
 GONE = (aiohttp.ClientError, ConnectionError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -202,13 +204,14 @@ class Audit:
         if isinstance(event, e.ServerStarted | e.ConfigChanged):
             self.limits = limits_from(event.settings)
         elif isinstance(event, TASK_EVENTS):
-            self._move(event, kind, where)
+            self._move(event, where)
 
-    def _move(self, event: Any, kind: str, where: str) -> None:
-        task = event.task
+    def _move(self, event: Any, where: str) -> None:
+        task, fact = event.task, type(event)
         before = self.phase.get(task)
-        assert kind in MOVES[before], f"{where}: illegal in state {before}"
-        after = MOVES[before][kind]
+        moves = MOVES[before] if before is not None else BORN
+        assert fact in moves, f"{where}: illegal in state {before}"
+        after = moves[fact]
         if before is None:
             self._about[task] = event
             self._admit(event, where)

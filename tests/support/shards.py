@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from support.wishes import made
+
 from rota.actors import messages as m
 from rota.actors.host import AsyncioHost, ThreadLine
 from rota.actors.system import Shard
 from rota.clock import SystemClock
-from rota.domain.commands import Limits, SubmitTask
+from rota.domain.commands import Limits
+from rota.domain.intake import Request
 from rota.executors.runner import AsyncRunner
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class Answer:
 async def submit(shard: Shard, agent: str = "a1", **fields: Any) -> str:
     """Submit an echo and give its id, once it is durable."""
     answer = Answer()
-    command = SubmitTask(agent, "echo", "builtin", **fields)
+    command = made(Request, agent, "echo", "builtin", **fields)
     shard.admission.tell(m.SubmitTasks((command,), answer))
     [admitted] = await asyncio.wait_for(answer.future, 5)
     return str(admitted.task)

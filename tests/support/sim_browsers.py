@@ -29,12 +29,13 @@ class Browsers(Rule):
         super().__init__(model)
         self.held: set[str] = set()
 
-    def _taken(self) -> set[str]:
+    def taken(self) -> set[str]:
+        """Name the browsers that run or are being started."""
         flying = self.model.flying.values()
         return self.held | {_name(task) for task in flying if task.action == "browser_start"}
 
     def on_task_assigned(self, task: ModelTask, record: Record) -> None:
-        most, taken = self.model.limits.browsers, self._taken()
+        most, taken = self.model.limits.browsers, self.taken()
         is_new = task.action == "browser_start" and _name(task) not in taken
         if is_new and most and len(taken) >= most:
             self.violated(f"{task.id} starts a browser beside {len(taken)} of {most}")
@@ -43,7 +44,7 @@ class Browsers(Rule):
         if record.event.code != "max_concurrent_browsers":  # type: ignore[union-attr]
             return
         self.model.seen["browsers_full"] += 1
-        most, taken = self.model.limits.browsers, self._taken()
+        most, taken = self.model.limits.browsers, self.taken()
         if task.action != "browser_start" or task.state != "ready":
             self.violated(f"{task.id}, which is {task.state}, failed for want of a browser")
         if not most or len(taken) < most or _name(task) in taken:

@@ -15,7 +15,7 @@ from support.sim_outside import SimReply
 from support.sim_work import ACTIONS
 
 from rota.actors import messages as m
-from rota.errors import LogError, StorageUnavailable
+from rota.domain.intake import Request
 from rota.eventlog.replay import stored_of
 from rota.projections.control import limits_from
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from support.simulation import World
 
-    from rota.actors.archive import Foreseen
-    from rota.domain.commands import SubmitBatch, SubmitTask
+    from rota.domain.intake import BatchRequest
 
 RECENT = 20
 S = 1_000_000
@@ -72,22 +71,9 @@ class Clients:
                 self._check_answer(command, answer)
 
         reply = self._reply("submit", check)
-        world.shard.admission.tell(m.SubmitTasks(commands, reply, self._foresee(commands)))
+        world.shard.admission.tell(m.SubmitTasks(commands, reply))
 
-    def _foresee(self, commands: Sequence[SubmitTask]) -> Foreseen | None:
-        """Look dependencies up before the decision, as the server does when there are many."""
-        archive = self._world.shard.archive
-        named = {each for c in commands for each in c.depends if isinstance(each, str)}
-        if len(named) % 2 == 0:
-            return None
-        try:
-            foreseen = archive.foresee()
-            archive.look_up(archive.outside(sorted(named)), foreseen)
-        except (LogError, StorageUnavailable):
-            return None
-        return foreseen
-
-    def _check_answer(self, command: SubmitTask, answer: Any) -> None:
+    def _check_answer(self, command: Request, answer: Any) -> None:
         world = self._world
         if type(answer) is m.Refused and answer.counted:
             world.counted += 1
@@ -104,7 +90,7 @@ class Clients:
                 true = true and answer.task == (command.wanted_id or answer.task)
             elif answer.known == "idempotent":
                 said = (found.event.idempotency, found.event.digest, found.by)
-                true = said == (command.idempotency, command.digest, command.by)
+                true = said == (command.plan.idempotency, command.plan.digest, command.by)
             else:
                 same = command.dedup is not None and found.event.dedup == command.dedup.key
                 true = same and command.dedup.mode == "return" and found.by == command.by
@@ -119,7 +105,7 @@ class Clients:
         """Submit a batch of some hundred."""
         self._submit_batch(*self._world.work.wide_batch(self._world.clock.wall_us(), []))
 
-    def _submit_batch(self, batch: SubmitBatch, shape: str) -> None:
+    def _submit_batch(self, batch: BatchRequest, shape: str) -> None:
         world = self._world
         if world.draining:
             return
@@ -145,23 +131,24 @@ class Clients:
                 self._check_refusal(batch, batch.tasks, code, error)
 
         reply = self._reply("batch", check, check_refusal)
-        world.shard.admission.tell(m.SubmitTogether(batch, reply, self._foresee(batch.tasks)))
+        world.shard.admission.tell(m.SubmitTogether(batch, reply))
 
     def _check_refusal(
-        self, request: SubmitTask | SubmitBatch, tasks: Sequence[SubmitTask], code: str, error: Any
+        self, request: Request | BatchRequest, tasks: Sequence[Request], code: str, error: Any
     ) -> None:
         """Look whether there is a reason to refuse."""
         world, model = self._world, self._world.model
         world.counts[code] += 1
-        keys = {request.idempotency}
+        said = request.plan if isinstance(request, Request) else request
+        keys = {said.idempotency}
         subjects: list[Any] = [*model.batches.known.values()]
         subjects += [task.event for task in model.tasks.values()]
         if code == "idempotency_conflict":
             digests = {s.digest for s in subjects if getattr(s, "idempotency", None) in keys}
-            true = request.idempotency is not None and bool(digests - {request.digest})
+            true = said.idempotency is not None and bool(digests - {said.digest})
         elif code == "unprocessable":
             true = any(getattr(s, "idempotency", None) in keys for s in subjects)
-            true = true and request.idempotency is not None
+            true = true and said.idempotency is not None
         elif code == "duplicate":
             other = model.tasks[error.details["taskId"]].event
             dedup = tasks[0].dedup
@@ -191,7 +178,7 @@ class Clients:
         reply = self._world.answering
         return reply.latest if reply is not None else 0
 
-    def _can_never_fit(self, tasks: Sequence[SubmitTask]) -> bool:
+    def _can_never_fit(self, tasks: Sequence[Request]) -> bool:
         """Look whether a batch is larger than one of the limits that may have been in force."""
         agents = Counter(task.agent for task in tasks if task.dialect != "browseros")
         wides = [limits_from(e["data"]["settings"]) for e in self._settings()]
@@ -206,7 +193,7 @@ class Clients:
             if b'"settings":' in item.body:
                 yield orjson.loads(item.body)
 
-    def _is_cycle(self, path: list[str], tasks: Sequence[SubmitTask]) -> bool:
+    def _is_cycle(self, path: list[str], tasks: Sequence[Request]) -> bool:
         """Look whether each step of a path is there, as far as it is between known tasks."""
         tasks_known = self._world.model.tasks
         wanted = {task.wanted_id for task in tasks}

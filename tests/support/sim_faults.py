@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.actors.admission import AdmissionActor
 from rota.actors.agent_queue import QueueActor
-from rota.actors.dependencies import DependencyActor
+from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
 from rota.actors.messages import Drain
@@ -22,6 +22,7 @@ from rota.actors.runtime import Ref
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
+from rota.domain.events import ClockStepped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 ACTORS = (
     AdmissionActor,
     QueueActor,
-    DependencyActor,
+    DependentsActor,
     DispatcherActor,
     TimerActor,
     WebhookActor,
@@ -94,11 +95,14 @@ class Faults:
         finally:
             self._place = ""
 
-    def at(self, place: str) -> None:
-        """Raise, if this is the place."""
+    def at(self, place: str, *events: Any) -> None:
+        """Raise, if this is the place; `events` are not recorded then."""
         if self._place == place:
             self._left -= 1
             if self._left < 0:
+                for event in events:
+                    if type(event) is ClockStepped:  # what is decided now goes by the time before
+                        self._world.told_time(event.was)
                 self._raise(f"at {place}")
 
     def at_fold(self, record: Any) -> None:
@@ -164,7 +168,7 @@ def injected(current: Callable[[], Faults | None]) -> Iterator[None]:
         faults = current()
         if faults is None:
             return record(self, *events, **more)
-        faults.at("record")
+        faults.at("record", *events)
         made = record(self, *events, **more)
         faults.at("recorded")
         return made

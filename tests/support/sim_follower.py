@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from support.sim_parts import SimLog
 
     from rota.actors.system import Shard
+    from rota.actors.tail import Entry
 
 
 class Follower:
@@ -28,6 +29,7 @@ class Follower:
     ) -> None:
         """Read a bounded tail, at moments of its own drawing."""
         self._tail, self._log, self._violated = shard.tail, log, violated
+        self._disk = shard.log
         self._tail._records_max = 10
         self._rng = Random(seed)
         self._reading = self._tail.reading()
@@ -43,13 +45,18 @@ class Follower:
 
     def catch_up(self) -> None:
         """Read what there is."""
-        while page := self._tail.page(self._after):
+        while page := self._page():
             for entry in page:
                 self._after += 1
                 kept = self._log.read(self._after - 1, 1)
                 if entry.seq != self._after or not kept or kept[0].body != entry.body:
                     self._violated(f"a follower was given {entry.seq}, not {self._after}")
                     return
+
+    def _page(self) -> list[Entry]:
+        if self._tail.holds(self._after):
+            return self._tail.page(self._after)
+        return self._tail.read(self._disk, self._after, None)[0]
 
     def at_rest(self) -> None:
         """Have been given everything."""

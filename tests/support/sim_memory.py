@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.sim_rules import FINAL, Rule
 
+from rota.actors.recovery import task_from_log
 from rota.domain import refusals
 from rota.projections import stats, tasks
 
@@ -118,7 +119,9 @@ def judge(world: World) -> None:
         many = model.refusals.counted - world.counted_before
         world.violated(f"{world.counted} were told that they are refused, and {many} are counted")
     for task in model.tasks.values():
-        found = shard.archive.task(task.id)
+        found = shard.archive.task_here(task.id)
+        if found is None:
+            found = task_from_log(shard.log, task.id, shard.state.steps)
         if found is None or found.state.value != task.state:
             world.violated(f"{task.id} is {task.state}, and is not found so")
         elif found.attempt != task.attempt or found.result != task.result:

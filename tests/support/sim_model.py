@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from support.sim_browsers import Browsers
 from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
+from support.wishes import flat
 
 from rota.domain import events as e
 from rota.eventlog.codec import KINDS
@@ -30,7 +31,7 @@ FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
 INTERRUPTIONS_MAX = 5
 STEP_US = 500_000
-BLAMELESS = {"shutdown", "log failed", "preempted"}
+BLAMELESS = {"shutdown", "log failed", "preempted", "results not read"}
 
 _WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
 _FLIES = {
@@ -95,7 +96,7 @@ class ModelTask:
         What it counts from is kept in a time that nobody sets; so are its `next_at` and its
         `not_before` where they are not of the wall clock.
         """
-        self.event = event = record.event  # type: Any
+        self.event = event = flat(record.event)
         self.shift = shift
         self.not_before: int | None = getattr(event, "not_before", None)
         if self.is_delay:
@@ -116,7 +117,7 @@ class ModelTask:
         self.caps: tuple[tuple[Any, ...], ...] = ()
         self.lane: tuple[Any, ...] = ()
         self.state = "rejected"
-        if type(event) is e.TaskSubmitted:
+        if type(record.event) is e.TaskSubmitted:
             self.parents = frozenset((event.depends or {}).values())
             caps: list[tuple[Any, ...]] = [("type", event.action)]
             if event.executor != "pull":
@@ -512,6 +513,7 @@ class Model:
     def _interruption(self, task: ModelTask, event: e.AttemptInterrupted) -> None:
         if event.attempt != task.attempt:
             self.violated(f"attempt {task.attempt} of {task.id} was cut off as {event.attempt}")
+        self.seen["unread"] += event.reason == "results not read"
         if event.reason == "preempted":
             self._preemption(task, event)
         elif (task.event.on_interrupt == "fail" and task.state == "running") or (

@@ -17,7 +17,7 @@ from rota.eventlog.replay import stored_of
 from rota.executors.port import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from support.simulation import World
 
@@ -130,12 +130,20 @@ class SimCourier:
         self.active: dict[str, int] = {}
 
     def deliver(
-        self, subject: Task | Batch, delivery_id: str, done: Callable[[DeliveryReport], None]
+        self,
+        subject: Task | Batch,
+        tasks: Sequence[Task],
+        delivery_id: str,
+        done: Callable[[DeliveryReport], None],
     ) -> None:
         """Take a callback, and settle by the seed what comes of it."""
         world, rng = self._world, self._world.rng
         self.sent += 1
         self._judge(subject, delivery_id)
+        if [task.id for task in tasks] != list(getattr(subject, "tasks", ())):
+            world.violated(f"the callback of {subject.id} does not tell of its tasks")
+        if not all(task.finished_at for task in tasks):
+            world.violated(f"the callback of {subject.id} tells of a task that has not ended")
         host = str(subject.callback).split("/")[2]
         self.active[host] = self.active.get(host, 0) + 1
         if self.active[host] > PER_HOST_MAX or sum(self.active.values()) > DELIVERIES_MAX:

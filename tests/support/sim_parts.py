@@ -7,13 +7,14 @@ decides that now is the moment. What is outside (executors, receivers, clients) 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.runtime import Runtime, retire
 from rota.actors.system import Shard
 from rota.domain.events import TaskAssigned
-from rota.errors import LogUnusable
+from rota.errors import IllegalMove, LogUnusable, StorageUnavailable
 from rota.eventlog.committer import Committer, Resume, Run, Wake, keep
 from rota.eventlog.memory_store import MemoryLog
 
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 class SimHost:
     """A loop that runs what the simulator picks."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        """Start with nothing to do."""
+    def __init__(self, clock: ManualClock, is_unreadable: Callable[[], bool] = bool) -> None:
+        """Start with nothing to do; `is_unreadable` draws whether a read fails."""
         self.clock = clock
+        self._is_unreadable = is_unreadable
         self.soon: deque[Callable[[], Any]] = deque()
         self.posted: deque[Callable[[], Any]] = deque()
-        self.later: list[tuple[int, int, Callable[[], Any]]] = []
+        self.reading: deque[Callable[[], Any]] = deque()
+        self.later: list[tuple[int, int, Callable[[], Any], int]] = []
         self.running: set[Runtime] = set()
         self._count = 0
 
@@ -57,11 +60,36 @@ class SimHost:
         """Keep for a moment of the clock, by the steady one, as a loop does."""
         self._count += 1
         due = self.clock.steady_us() + max(0, at_us - self.clock.now_us())
-        heappush(self.later, (due, self._count, what))
+        heappush(self.later, (due, self._count, what, self._ahead()))
+
+    def _ahead(self) -> int:
+        """Say how far the line of time is ahead of the steady clock, but for what steps made."""
+        return self.clock.now_us() - self.clock.steady_us() - self.clock.shift_us
+
+    def late_us(self) -> int:
+        """Say how late a moment may be: the wall clock went forward, in no step, while it waits."""
+        ahead = self._ahead()
+        return max((ahead - since for *_, since in self.later), default=0)
 
     def call_threadsafe(self, what: Callable[..., None], *args: Any) -> None:
         """Keep for soon, in a row of its own: other threads are not in step with the loop."""
         self.posted.append(lambda: what(*args))
+
+    def fetch(self, read: Any, done: Any, failed: Any, is_wanted: Any = None) -> None:
+        """Read some time; when it is told what was read, that may be old."""
+
+        def run() -> None:
+            if is_wanted is not None and not is_wanted():
+                return
+            try:
+                if self._is_unreadable():
+                    msg = "too many read the simulated log"
+                    raise StorageUnavailable(msg)
+                self.posted.append(partial(done, read()))
+            except Exception as error:  # noqa: BLE001 - whatever it was
+                self.posted.append(partial(failed, error))
+
+        self.reading.append(run)
 
     def due(self) -> bool:
         """Whether a moment has come."""
@@ -203,7 +231,11 @@ class SimShard(Shard):
                 world.faults.at_fold(record)
             exact = type(record.event) is TaskAssigned and self._all_heard()
             world.model.observe(record, exact=exact)
-            apply(record)
+            try:
+                apply(record)
+            except IllegalMove as error:
+                world.violated(f"an illegal move was decided: {error}")
+                raise
             world.compare_counts(self, record)
             world.check_line(record)
 
@@ -213,20 +245,20 @@ class SimShard(Shard):
 
     def _all_heard(self) -> bool:
         """Whether the dispatcher has heard of everything that was recorded."""
-        if self.dispatcher.actor_inbox.queue or self.mending.is_busy:
+        if self.dispatcher.actor_inbox.queue or self.mending.is_due:
             return False
-        return all(not ref.actor_inbox.queue for ref in self._queues.values())
+        return all(not ref.actor_inbox.queue for ref in self.cast.queues.values())
 
     def vanish(self) -> None:
         """Be gone, as a killed process is: nothing is told to anybody."""
-        retire([*actors_of(self), *self._queues.values()])
+        retire([*actors_of(self), *self.cast.queues.values()])
 
 
 def actors_of(shard: Shard) -> list[Any]:
     """Give the actors of a shard that there is one of each."""
     return [
         shard.admission,
-        shard.dependencies,
+        shard.dependents,
         shard.dispatcher,
         shard.pool,
         shard.timer,

@@ -44,7 +44,7 @@ class Edges(Rule):
     """Dependencies: who waits for whom, who is let go, who is doomed."""
 
     def on_task_submitted(self, task: ModelTask, record: Record) -> None:
-        event: Any = record.event
+        event = task.event
         state_of = self.model.state_of
         unmet = {parent for parent in task.parents if state_of(parent) != "succeeded"}
         if set(event.waits or ()) != unmet:
@@ -156,7 +156,8 @@ class Clocks(Rule):
         return not task.charged and not task.is_delay
 
     def on_task_assigned(self, task: ModelTask, record: Record) -> None:
-        if task.not_before is None or (self.model.stepped_back and not task.is_delay):
+        has_come = not task.is_delay or task.assigned_at
+        if task.not_before is None or (self.model.stepped_back and has_come):
             return  # a moment that has come once may lie ahead again
         if self._at(not task.is_delay) < task.not_before:
             self.violated(f"{task.id} was assigned before its moment")
@@ -361,7 +362,7 @@ class Batches(Rule):
             self.violated(f"a batch of {event.size} was rejected although there was room for it")
 
     def on_task_submitted(self, task: ModelTask, record: Record) -> None:
-        event: Any = record.event
+        event = task.event
         if event.batch is None:
             return
         batch = self.known.get(event.batch)

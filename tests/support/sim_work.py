@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.domain.commands import Dedup, Limits, Outcome, SubmitBatch, SubmitTask
+from support.wishes import changed, made
+
+from rota.domain.commands import Dedup, Limits, Outcome
+from rota.domain.intake import BatchRequest, Request
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,6 +26,9 @@ CURVES = ("exponential", "quadratic", "linear", "fixed")
 RETRY_ON = (["timeout"], ["status:5xx"], ["code:busy", "timeout"], ["connection", "status:503"], [])
 MODES = ("reject", "return", "replace")
 SHAPES = ("plain", "chain", "fan", "mesh", "ring", "bad")
+AGING = (0, 0, 0, 500, 10_000)
+AGING_PREEMPTED = (0, 500, 500, 500, 10_000)
+"""Who may pre-empt often stands behind somebody who is older: there he must be found."""
 S = 1_000_000
 
 
@@ -59,6 +65,8 @@ class Work:
             "notes": rng.choice((0.0, 0.0, 0.4)),
             "clock": rng.choice((0.0, 0.0, 0.3, 0.7)),
         }
+        if self.odds["browsing"]:  # a browser without a profile is held by nobody
+            self.odds["key"] = self.odds["key"] or 0.3
         self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
         self.is_wide = rng.random() < 0.01
         self._jobs = 0
@@ -84,7 +92,7 @@ class Work:
             result_ttl_s=rng.choice((1, 10, 300)),
             types=tuple(sorted(caps.items())),
             per_key=rng.choice((1, 1, 2)),
-            aging_ms=rng.choice((0, 0, 0, 500, 10_000)),
+            aging_ms=rng.choice(AGING_PREEMPTED if self.odds["preempt"] else AGING),
             ended=rng.choice((0, 1, 5, 1000)),
             ended_bytes=rng.choice((0, 2500, 20_000)),
             browsers=rng.choice((0, 1, 2, 5)) if self.odds["browsing"] else 0,
@@ -92,11 +100,12 @@ class Work:
 
     # -- one task ------------------------------------------------------------------------------
 
-    def task(self, now: int, recent: list[str], *, is_item: bool = False) -> SubmitTask:
+    def task(self, now: int, recent: list[str], *, is_item: bool = False) -> Request:
         """Draw a task; as an item of a batch it has no keys of its own and no parents yet."""
         rng = self.rng
         params: dict[str, Any] = {}
-        command = SubmitTask(
+        command = made(
+            Request,
             rng.choice(self.agents),
             rng.choice(BROWSING if self.is_drawn("browsing") else ACTIONS),
             "pull" if self.is_drawn("pull") else rng.choice(EXECUTORS),
@@ -121,21 +130,21 @@ class Work:
                 params["from"] = _place(depends[0])
                 command = command._replace(depends=depends)
                 if rng.random() < 0.2:
-                    command = command._replace(not_before=now + rng.randrange(60 * S))
-        if command.not_before is not None and rng.random() < 0.5:
-            delay_ms = max(1, (command.not_before - now) // 1000)
-            command = command._replace(not_before=None, delay_ms=delay_ms)
+                    command = changed(command, not_before=now + rng.randrange(60 * S))
+        if command.plan.not_before is not None and rng.random() < 0.5:
+            delay_ms = max(1, (command.plan.not_before - now) // 1000)
+            command = changed(command, not_before=None, delay_ms=delay_ms)
         if rng.random() < 0.1:
             params["missing"] = "fail"
             command = command._replace(on_missing="fail")
         return command._replace(params=params or None)
 
-    def _keyed(self, command: SubmitTask, params: dict[str, Any]) -> SubmitTask:
+    def _keyed(self, command: Request, params: dict[str, Any]) -> Request:
         rng = self.rng
         if self.is_drawn("idempotency"):
             key, digest = self._idempotency("i")
             by = rng.choice(("sim", "sim", "eva"))
-            command = command._replace(idempotency=key, digest=digest, by=by)
+            command = changed(command, idempotency=key, digest=digest, by=by)
         if self.is_drawn("dedup"):
             mode = params["mode"] = rng.choice(MODES)
             ttl_us = rng.choice((0, 0, 3 * S, 60 * S))
@@ -177,7 +186,7 @@ class Work:
 
     # -- batches -------------------------------------------------------------------------------
 
-    def batch(self, now: int, recent: list[str]) -> tuple[SubmitBatch, str]:
+    def batch(self, now: int, recent: list[str]) -> tuple[BatchRequest, str]:
         """Draw a batch, and say which shape its dependencies have."""
         rng = self.rng
         shape = rng.choice(SHAPES)
@@ -186,7 +195,7 @@ class Work:
         tasks = [self._item(task, at, len(tasks), shape, recent) for at, task in enumerate(tasks)]
         return self._together(tasks), shape
 
-    def wide_batch(self, now: int, recent: list[str]) -> tuple[SubmitBatch, str]:
+    def wide_batch(self, now: int, recent: list[str]) -> tuple[BatchRequest, str]:
         """Draw a batch of some hundred tasks: all after the first, or one after the other."""
         rng = self.rng
         shape = rng.choice(("fan", "fan", "chain"))
@@ -196,12 +205,12 @@ class Work:
         tasks = [self._item(first if not at else rest, at, size, shape, []) for at in range(size)]
         return self._together(tasks), shape
 
-    def _together(self, tasks: list[SubmitTask]) -> SubmitBatch:
+    def _together(self, tasks: list[Request]) -> BatchRequest:
         rng = self.rng
         key = digest = None
         if self.is_drawn("idempotency"):
             key, digest = self._idempotency(rng.choice("bbbi"))
-        return SubmitBatch(
+        return BatchRequest(
             tuple(tasks),
             tasks[0].dialect,
             parallelism=rng.choice((None, 1, 2)),
@@ -211,9 +220,7 @@ class Work:
             digest=digest,
         )
 
-    def _item(
-        self, task: SubmitTask, at: int, size: int, shape: str, recent: list[str]
-    ) -> SubmitTask:
+    def _item(self, task: Request, at: int, size: int, shape: str, recent: list[str]) -> Request:
         """Give an item of a batch the parents that its shape asks for."""
         rng = self.rng
         depends: list[str | int] = []

@@ -25,12 +25,13 @@ from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimRep
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
 
-from rota.actors import dependencies, snapshots, snapshotter
+from rota.actors import dependents, snapshots, snapshotter
 from rota.actors.failover import Phase
 from rota.actors.recovery import rebuild
 from rota.clock import ManualClock
-from rota.domain import notes
-from rota.domain.events import TaskAssigned
+from rota.domain import dependencies, notes
+from rota.domain.events import ClockStepped, TaskAssigned
+from rota.domain.task import TERMINAL
 from rota.eventlog.codec import decode
 from rota.eventlog.replay import stored_of
 
@@ -49,7 +50,8 @@ SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
     (snapshotter, "SLICE_KEYS", 2),
     (snapshots, "REST_FACTOR", 1),
-    (dependencies, "SLICE_TASKS", sim_rules.SLICE_TASKS),
+    (dependencies, "AT_ONCE_MAX", sim_rules.SLICE_TASKS),
+    (dependents, "SLICE_TASKS", sim_rules.SLICE_TASKS),
     (notes, "LINES_MAX", sim_rules.LINES_MAX),
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
     (notes, "REPORTS_MAX", sim_rules.REPORTS_MAX),
@@ -102,6 +104,8 @@ class World:
         self.clients = Clients(self)
         self.faults = Faults(self)
         self._ids = 0
+        self._reads = Random(f"reads {seed}")
+        self._unreadable_odds = self._reads.choice((0.0, 0.0, 0.02, 0.3))
         self.waiting: list[SimReply] = []
         self.acks: dict[str, set[str]] = {}
         self.told: dict[str, int] = {}
@@ -189,6 +193,10 @@ class World:
         """Draw the luck of a backoff, often an extreme one."""
         return self.rng.choice((0.0, 1.0, self.rng.random()))
 
+    def _is_unreadable(self) -> bool:
+        """Draw whether a read of the log fails, while the disk is whole."""
+        return not self.calm and self._reads.random() < self._unreadable_odds
+
     def refold(self) -> None:
         """Make the model anew from what is durable."""
         self.counts["exact"] += self.model.exact
@@ -212,8 +220,19 @@ class World:
         sim_memory.check_kept(self, shard)
         if set(state.browsers.held) != model.browsers.held:
             self.violated("the browsers that are held are not those that were started")
+        if state.browsers.count != len(model.browsers.taken()):
+            self.violated(f"{state.browsers.count} browsers are counted, and not as many there are")
+        if type(record.event) is ClockStepped:
+            self._check_dues(state)
         if self.verbose:
             self.trace("record %d: %s", record.seq, record.event)
+
+    def _check_dues(self, state: State) -> None:
+        """Hold the moments at which callbacks are tried again against a time that nobody sets."""
+        for subject, due in self.model.callbacks.due.items():
+            owed = state.deliveries.pending.get(subject)
+            if owed is not None and owed.due_at != due + self.model.shift:
+                self.violated(f"the callback of {subject} is due at another time than was said")
 
     def check_line(self, record: Any) -> None:
         """Hold the time of the records against one that nobody sets."""
@@ -226,7 +245,7 @@ class World:
 
     def check_kept(self) -> None:
         """Hold what is kept of what has ended against how long it may be; less it may always be."""
-        kept = {task.id for task in self.shard.state.tasks if task.is_terminal}
+        kept = {task.id for task in self.shard.state.tasks if task.state in TERMINAL}
         if kept - set(self.model.kept):
             names = sorted(kept - set(self.model.kept))[:5]
             self.violated(f"of what has ended, some is kept for too long: {names}")
@@ -237,7 +256,7 @@ class World:
         """Start a server on the log, whatever is in it."""
         self.clock.begin_anew()
         self._line = None
-        self.host = SimHost(self.clock)
+        self.host = SimHost(self.clock, self._is_unreadable)
         self.runner = SimRunner(self)
         self.courier = SimCourier(self)
         self.runner.start = self.faults.outside(self.runner.start)  # type: ignore[method-assign]
@@ -355,16 +374,19 @@ class World:
         self.host.running.discard(runtime)
         for hook in runtime.idle:
             hook()
-        if self.shard.degraded or self.draining or runtime.ready or self.host.soon:
+        host = self.host
+        if self.shard.degraded or self.draining or runtime.ready or host.soon or host.reading:
             return
-        if self.shard.mending.is_busy:
+        if self.shard.mending.is_due:
             return
         self.model.at_rest()
         self.check_kept()
 
     def _do_loop(self) -> None:
         host = self.host
-        if host.posted and (not host.soon or self.rng.random() < 0.5):
+        if host.reading and self.rng.random() < 0.3:
+            host.reading.popleft()()
+        elif host.posted and (not host.soon or self.rng.random() < 0.5):
             host.posted.popleft()()
         elif host.soon:
             host.soon.popleft()()
@@ -399,14 +421,14 @@ class World:
             self._go_on_to(due)
         else:
             self.clock.advance_us(rng.choice((1, 1000, 300_000, 3 * S)))
-        self._told_time()
+        self.told_time(self.clock.wall_us())
 
     def _go_on_to(self, due: int) -> None:
         self.clock.advance_us(max(0, due - self.clock.steady_us()))
 
     def _do_day(self) -> None:
         self.clock.advance_us(DAY_US)
-        self._told_time()
+        self.told_time(self.clock.wall_us())
 
     def _do_clock(self) -> None:
         """Set the wall clock, often to what it should be."""
@@ -416,16 +438,16 @@ class World:
         self.drift += by_us
         self.clock.step_us(by_us)
         self.trace("the clock is set by %s s", by_us / S)
-        self._told_time()
+        self.told_time(self.clock.wall_us())
 
     def _do_look(self) -> None:
         """Have the server look at its clock."""
         self.shard.timekeeper.look()
 
-    def _told_time(self) -> None:
+    def told_time(self, now: int) -> None:
         """Let everybody who waits for an answer know what time it is."""
         for reply in self.waiting:
-            reply.latest = max(reply.latest, self.clock.wall_us())
+            reply.latest = max(reply.latest, now)
 
     def _next_due(self) -> int | None:
         dues = [rows[0][0] for rows in (self._events, self.host.later) if rows]
@@ -475,8 +497,8 @@ class World:
         if due is not None:
             self._go_on_to(due)
             self.rest()
-            if not self.shard.degraded and not self.shard.mending.is_busy:
-                self.model.overdue(self.clock.now_us())
+            if not self.shard.degraded and not self.shard.mending.is_due:
+                self.model.overdue(self.clock.now_us() - max(0, self.host.late_us()))
                 sim_memory.check_forgotten(self)
         return due is not None
 
@@ -487,7 +509,7 @@ class World:
             now = self.clock.steady_us()
             if host.running:
                 self.move("step")
-            elif host.soon or host.posted or host.due() or self._happens(now):
+            elif host.soon or host.posted or host.reading or host.due() or self._happens(now):
                 self.move("loop")
             elif self.line.waiting or self.line.saving:
                 self.move("commit")
@@ -499,7 +521,7 @@ class World:
     def _judge(self) -> None:
         """Check what must hold at rest."""
         shard = self.shard
-        if shard.mending.is_busy:
+        if shard.mending.is_due:
             self.violated("at rest, something is still to be mended")
         if shard.degraded:
             self.violated("the disk is whole again, and the server still refuses to write")
@@ -536,9 +558,10 @@ class World:
         state = rebuild(self.log, use_snapshots=False)
         if fingerprint(rebuild(self.log)) != fingerprint(state):
             self.violated("snapshot and tail give another state than the whole log")
-        at_cut = rebuild(self.log, until_seq=cut, use_snapshots=False)
-        if fingerprint(rebuild(self.log, until_seq=cut)) != fingerprint(at_cut):
-            self.violated(f"the state at {cut} is another by way of a snapshot")
+        for seq in (cut, *(snapshot.seq for snapshot in self.log.load_snapshots()[:1])):
+            at_cut = rebuild(self.log, until_seq=seq, use_snapshots=False)
+            if fingerprint(rebuild(self.log, until_seq=seq)) != fingerprint(at_cut):
+                self.violated(f"the state at {seq} is another by way of a snapshot")
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -556,14 +579,15 @@ def alike(one: State, other: State, now: int) -> bool:
 
 
 def fingerprint(state: State) -> list[Any]:
-    """Give all that a state knows, with what it derives: orders, edges, slots."""
+    """Give all that a state knows, with what it derives: orders, edges, slots, starts."""
     orders = {
         agent: {lane: [task.id for task in tasks] for lane, tasks in order.lanes.items()}
         for agent, order in state.backlog.orders.items()
     }
-    edges = {parent: set(tasks) for parent, tasks in state.dependencies.children.items()}
+    edges = {parent: set(tasks) for parent, tasks in state.graph.children.items()}
     recent = list(state.stats.agents)
-    return [state.digest(), orders, edges, dict(state.slots._limits), recent]
+    starting = dict(state.browsers._starting)
+    return [state.digest(), orders, edges, dict(state.slots._limits), starting, recent]
 
 
 class _Faults(logging.Handler):

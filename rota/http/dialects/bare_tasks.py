@@ -86,22 +86,24 @@ async def list_all(call: Call) -> Any:
 
 async def get_one(call: Call) -> Any:
     """GET /tasks/{id}."""
-    task_id = call.params["id"]
-    _speaker(call, is_browseros=call.bridge.task(task_id).dialect == browseros.NAME)
-    found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), view))
-    return call.json(found)
+
+    def show(task: Task) -> dict[str, Any]:
+        _speaker(call, is_browseros=task.dialect == browseros.NAME)
+        return call.view(task, view)
+
+    return call.json(await call.sight.show_task(call.params["id"], show))
 
 
 async def cancel(call: Call) -> Any:
     """POST /tasks/{id}/cancel, DELETE /tasks/{id}."""
-    task = call.bridge.task(call.params["id"])
+    task = await call.sight.task(call.params["id"])
     return await _speaker(call, is_browseros=task.dialect == browseros.NAME).cancel(call, task.id)
 
 
 async def retry(call: Call) -> Any:
     """POST /tasks/{id}/retry."""
-    task = call.bridge.task(call.params["id"])
+    task = await call.sight.task(call.params["id"])
     _speaker(call, is_browseros=task.dialect == browseros.NAME)
     task_id = await call.bridge.retry(task.id, call.by)
-    word = view(call.bridge.task(task_id))["state"]
+    word = await call.sight.show_task(task_id, lambda task: view(task)["state"])
     return call.json({"taskId": task_id, "state": word}, status=202)

@@ -16,8 +16,9 @@ import orjson
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
 from rota.domain.browsers import START, STOP, STOP_ALL
-from rota.domain.commands import SubmitTask
+from rota.domain.intake import NOTHING_USUAL, Request, TimeoutTooLong, Usual
 from rota.domain.packed import spliced
+from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
@@ -25,13 +26,12 @@ from rota.http.dialects.job_pages import numbered_page
 from rota.http.dialects.models import EnvBody, JobBody, JobFields
 from rota.http.logs import answer_logs
 from rota.http.problems import reworded
-from rota.http.submissions import admitted, keyed, written
+from rota.http.submissions import admitted, keyed
 from rota.http.tables import shown_list
 from rota.http.views import add_wait
 from rota.http.watches import until_ended
 
 if TYPE_CHECKING:
-    from rota.config import TypeSettings
     from rota.domain.task import Task
     from rota.http.call import Call
 
@@ -52,8 +52,8 @@ NATIVE = {
     word: frozenset(s for s, w in STATES.items() if w == word) - {TaskState.REJECTED}
     for word in set(STATES.values())
 }
-RETRY = RetrySettings(jitter_ms=1000)
-"""The document's backoff, for types that have none of their own."""
+USUAL = Usual(retry=RetrySettings(jitter_ms=1000).written())
+"""The document's backoff, for jobs that ask for retries whose type has none of its own."""
 QUEUE_FULL = -1403
 CODES = {
     400: -1400,
@@ -78,7 +78,6 @@ MESSAGES = {"timeout": "Execution timeout", "queue_timeout_exceeded": "Queue tim
 
 
 def view(task: Task) -> dict[str, Any]:
-    """Show a job."""
     plan = task.plan
     policy = RetryPolicy(**plan.retry) if plan is not None and plan.retry else RetryPolicy()
     shown: dict[str, Any] = {
@@ -104,7 +103,6 @@ def view(task: Task) -> dict[str, Any]:
 
 
 def _add_course(shown: dict[str, Any], task: Task) -> None:
-    """Add how a job went, as far as it went."""
     add_wait(shown, task)
     if task.state is TaskState.SCHEDULED:
         shown["nextRetryAt"] = rfc3339(task.next_at)
@@ -122,7 +120,6 @@ def _add_course(shown: dict[str, Any], task: Task) -> None:
 
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
-    """Give the headers and the body of a job's callback."""
     return {"X-BrowserManager-Event": f"job.{STATES[task.state]}"}, orjson.dumps(view(task))
 
 
@@ -150,36 +147,33 @@ def _ok(call: Call, data: Any) -> Any:
 # -- in
 
 
-def _command(
+def _request(
     call: Call, body: JobFields, job_type: str, profile: str | None, payload: dict[str, Any] | None
-) -> SubmitTask:
-    """Make the command that a job's body asks for. Raises InvalidRequest."""
-    settings = call.bridge.settings
-    kind = settings.types.get(job_type)
-    if kind is None:
-        known = ", ".join(sorted(settings.types)) or "none: start with --preset browsermanager"
+) -> Request:
+    """Give what a job's body asks for. Raises InvalidRequest."""
+    types = call.bridge.rules.types
+    rules = types.get(job_type)
+    if rules is None:
+        known = ", ".join(sorted(types)) or "none: start with --preset browsermanager"
         msg = f"unknown job type '{job_type[:100]}'; there are {known}"
         raise InvalidRequest(msg, code="unknown_type", details={"field": "jobType"})
     if profile is None and job_type in (START, STOP):  # nobody could stop such a browser
         raise _missing("profileId")
-    timeout_ms = _timeout_ms(body, kind, job_type)
-    retry = kind.retry
-    if body.maxRetries is not None:
-        retry = _with_retries(retry, body.maxRetries, job_type)
-    return SubmitTask(
-        body.agentId or settings.browsermanager.agent,
+    retries = body.maxRetries
+    if retries and rules.retry is not None and rules.retry.get("retry_on") == []:
+        raise _bad("maxRetries", f"jobs of type {job_type} are never tried again")
+    return Request(
+        body.agentId or call.bridge.settings.browsermanager.agent,
         job_type,
-        kind.executor,
-        payload,
-        int(body.priority),
-        NAME,
+        params=payload,
+        priority=int(body.priority),
+        dialect=NAME,
         callback=body.callbackUrl or body.webhookUrl or None,
-        timeout_ms=timeout_ms,
-        on_interrupt="fail" if kind.on_interrupt == "fail" else None,
+        timeout_ms=_timeout_ms(body),
         by=call.by,
-        key=profile,
-        retry=written(retry),
-        queue_timeout_ms=kind.queue_timeout_ms,
+        plan=Plan(key=profile) if profile is not None else NO_PLAN,
+        retries={"max_attempts": retries + 1} if retries is not None else None,
+        usual=USUAL if retries is not None else NOTHING_USUAL,
     )
 
 
@@ -187,37 +181,39 @@ def _missing(field: str) -> InvalidRequest:
     return InvalidRequest(f"missing required field '{field}'", details={"field": field})
 
 
-def _timeout_ms(body: JobFields, kind: TypeSettings, job_type: str) -> int | None:
+def _bad(field: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"field '{field}': {problem}", details={"field": field})
+
+
+def _timeout_ms(body: JobFields) -> int | None:
     """Read how long an attempt may take, in milliseconds or in seconds. Raises InvalidRequest."""
-    given, field, most = body.timeoutMs, "timeoutMs", kind.timeout_ms_max
-    problem = f"is more than {most}, the most for {job_type}"
-    if body.timeoutSeconds is not None:
-        given, field = max(1, round(body.timeoutSeconds * 1000)), "timeoutSeconds"
-        problem = f"is more than {most / 1000:g}, the most for {job_type}"
-        if body.timeoutMs not in (None, given):
-            given, problem = most + 1, "says another time than timeoutMs"
-    if given is not None and given > most:
-        raise InvalidRequest(f"field '{field}': {problem}", details={"field": field})
-    return given or kind.timeout_ms
+    if body.timeoutSeconds is None:
+        return body.timeoutMs
+    given = max(1, round(body.timeoutSeconds * 1000))
+    if body.timeoutMs not in (None, given):
+        raise _bad("timeoutSeconds", "says another time than timeoutMs")
+    return given
 
 
-def _with_retries(retry: RetrySettings | None, count: int, job_type: str) -> RetrySettings:
-    """Let a job be tried again so often. Raises InvalidRequest if its type never is."""
-    if retry is not None and retry.retry_on == [] and count:
-        msg = f"field 'maxRetries': jobs of type {job_type} are never tried again"
-        raise InvalidRequest(msg, details={"field": "maxRetries"})
-    return (retry or RETRY).model_copy(update={"max_attempts": count + 1})
-
-
-async def _enqueue(call: Call, command: SubmitTask, given: str | None, raw: Any) -> Any:
-    await call.check_callback(command.callback)
-    answer = await admitted(call, keyed(call, command, given, raw))
+async def _enqueue(call: Call, body: JobFields, request: Request, raw: Any) -> Any:
+    await call.check_callback(request.callback)
+    try:
+        answer = await admitted(call, keyed(call, request, body.idempotencyKey, raw))
+    except TimeoutTooLong as error:
+        raise _too_long(body, request.action, error.most_ms) from None
     if not answer.known:
         status = STATES[TaskState(answer.state)]
         return _ok(call, {"jobId": answer.task, "status": status})
-    known = await call.bridge.durable(lambda: view(call.bridge.task(answer.task)))
+    known = await call.sight.show_task(answer.task, view)
     data = {name: known[name] for name in ("jobId", "status", "result") if name in known}
     return _ok(call, {**data, answer.known: True})
+
+
+def _too_long(body: JobFields, job_type: str, most_ms: int) -> InvalidRequest:
+    """Say by the name and in the unit that the client used that a timeout is too long."""
+    if body.timeoutSeconds is not None:
+        return _bad("timeoutSeconds", f"is more than {most_ms / 1000:g}, the most for {job_type}")
+    return _bad("timeoutMs", f"is more than {most_ms}, the most for {job_type}")
 
 
 async def submit_by_path(call: Call) -> Any:
@@ -227,8 +223,8 @@ async def submit_by_path(call: Call) -> Any:
     raw = {} if may_be_empty else await call.parsed()
     body = call.validate(EnvBody, raw)
     payload = {k: v for k, v in raw.items() if k not in JobFields.model_fields}
-    command = _command(call, body, job_type, body.profileId or body.id, payload)
-    return await _enqueue(call, command, body.idempotencyKey, raw)
+    request = _request(call, body, job_type, body.profileId or body.id, payload)
+    return await _enqueue(call, body, request, raw)
 
 
 async def submit(call: Call) -> Any:
@@ -238,8 +234,8 @@ async def submit(call: Call) -> Any:
     job_type = body.jobType or body.type
     if job_type is None:
         raise _missing("jobType")
-    command = _command(call, body, job_type, body.profileId, body.payload)
-    return await _enqueue(call, command, body.idempotencyKey, raw)
+    request = _request(call, body, job_type, body.profileId, body.payload)
+    return await _enqueue(call, body, request, raw)
 
 
 async def list_all(call: Call) -> Any:
@@ -266,7 +262,7 @@ async def get_one(call: Call) -> Any:
     job_id = call.params["id"]
     wait_ms = call.query_int("waitMs", default=0, low=0, high=WAIT_MS_MAX)
     await until_ended(call, job_id, wait_ms)
-    shown = await call.bridge.durable(lambda: call.view(call.bridge.task(job_id), view))
+    shown = await call.sight.show_task(job_id, lambda job: call.view(job, view))
     return _ok(call, shown)
 
 
@@ -278,5 +274,5 @@ async def cancel(call: Call) -> Any:
 
 async def logs(call: Call) -> Any:
     """GET /api/jobs/{id}/logs: what the job said, and every transition."""
-    task = call.bridge.task(call.params["id"])
-    return _ok(call, {"jobId": task.id, **answer_logs(call, task.id, transitions=True)})
+    task = await call.sight.task(call.params["id"])
+    return _ok(call, {"jobId": task.id, **await answer_logs(call, task.id, transitions=True)})

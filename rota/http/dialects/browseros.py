@@ -8,37 +8,39 @@ its own webhook. Everything else is the native core.
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import BROWSEROS_BATCH_MAX, CHAT
+from rota.config import BROWSEROS_BATCH_MAX
 from rota.domain import events as e
-from rota.domain.commands import SubmitBatch, SubmitTask
+from rota.domain.intake import CHAT, BatchRequest, Request, TimeoutTooLong, Usual
 from rota.domain.packed import spliced
+from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL, TaskState
 from rota.errors import InvalidRequest
 from rota.http.dialects.models import BrowserOSBatch, BrowserOSBody
 from rota.http.models import PRIORITY_WORDS
 from rota.http.problems import native_body, reworded
-from rota.http.submissions import admitted, keyed, note_wait, written
-from rota.http.tables import SLICE_TASKS
+from rota.http.submissions import admitted, keyed, keyed_batch, note_wait
 from rota.http.views import add_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
 
     from rota.domain.batch import Batch
     from rota.domain.events import Record
     from rota.domain.task import Task
     from rota.errors import RotaError
     from rota.http.call import Call
-    from rota.http.dialects.models import BrowserOSItem
+    from rota.http.dialects.models import BrowserOSItem, RetryPolicyBody
+    from rota.projections.state import State
 
 NAME = "browseros"
+PREEMPTING = Plan(preempt=True)
 
 STATES = {
     TaskState.BLOCKED: "waiting_dependency",
@@ -71,7 +73,6 @@ EVENTS: dict[type[Any], str] = {
 
 
 def view(task: Task) -> dict[str, Any]:
-    """Show a task as BrowserOS does."""
     plan = task.plan
     policy = RetryPolicy(**plan.retry) if plan is not None and plan.retry else RetryPolicy()
     params = task.params or {}
@@ -110,7 +111,6 @@ def view(task: Task) -> dict[str, Any]:
 
 
 def _add_end(shown: dict[str, Any], task: Task) -> None:
-    """Add how a task went, as far as it went."""
     if task.started_at:
         shown["startedAt"] = rfc3339(task.started_at)
     if task.result_json is not None:
@@ -143,7 +143,6 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
 
 
 def batch_view(batch: Batch, tasks: list[Task | None]) -> dict[str, Any]:
-    """Show a batch as BrowserOS would."""
     counts = dict.fromkeys(dict.fromkeys(STATES.values()), 0)
     counts |= {
         "completed": batch.fates["succeeded"],
@@ -178,10 +177,7 @@ def _fate(batch: Batch) -> str:
     return "cancelled" if batch.fates["cancelled"] else "completed"
 
 
-def batch_callback(
-    batch: Batch, find: Callable[[str], Task | None]
-) -> tuple[dict[str, str], bytes]:
-    """Give the headers and the body of a batch's webhook."""
+def batch_callback(batch: Batch, tasks: Sequence[Task]) -> tuple[dict[str, str], bytes]:
     body: dict[str, Any] = {
         "batchId": batch.id,
         "state": _fate(batch),
@@ -190,15 +186,12 @@ def batch_callback(
         "failed": batch.fates["failed"],
         "cancelled": batch.fates["cancelled"],
         "executionTimeMs": (batch.finished_at - batch.created_at) // 1000,
-        "tasks": [],
+        "tasks": [orjson.loads(callback(task)[1]) for task in tasks],
     }
-    for task in map(find, batch.tasks):
-        if task is not None:
-            body["tasks"].append(orjson.loads(callback(task)[1]))
     return {"X-BrowserOS-Event": f"batch.{_fate(batch)}"}, orjson.dumps(body)
 
 
-def event_view(record: Record, batch_id: str | None) -> dict[str, Any] | None:
+def event_view(record: Record[e.Event], batch_id: str | None) -> dict[str, Any] | None:
     """Show a fact by its name in the document; None if it has none."""
     event: Any = record.event
     name = EVENTS.get(type(event))
@@ -225,55 +218,63 @@ def event_view(record: Record, batch_id: str | None) -> dict[str, Any] | None:
 # -- in
 
 
-def _command(call: Call, body: BrowserOSItem) -> SubmitTask:
-    """Make the command that a body asks for. Raises InvalidRequest."""
-    settings = call.bridge.settings
-    kind = settings.chats()
-    timeout_ms = body.timeoutMs or body.timeout or kind.timeout_ms
-    if timeout_ms is not None and timeout_ms > kind.timeout_ms_max:
-        msg = f"field 'timeoutMs': is more than {kind.timeout_ms_max}, the most there is"
-        raise InvalidRequest(msg, details={"field": "timeoutMs"})
-    retry, given = kind.retry, body.retryPolicy
-    if given is not None and retry is not None:
-        changes: dict[str, Any] = {}
-        if given.maxRetries is not None:
-            changes["max_attempts"] = given.maxRetries + 1
-        if given.backoffMs is not None:
-            changes["base_ms"] = given.backoffMs
-        if given.backoffMultiplier is not None:
-            changes["multiplier"] = given.backoffMultiplier
-        retry = retry.model_copy(update=changes)
+def _request(call: Call, body: BrowserOSItem) -> Request:
+    """Give what a body asks for, by the document's defaults."""
+    own = call.bridge.settings.browseros
     params: dict[str, Any] = {"instruction": body.instruction}
     if body.llmConfig is not None:
         params["llmConfig"] = body.llmConfig
-    command = SubmitTask(
-        settings.browseros.agent,
+    return Request(
+        own.agent,
         CHAT,
-        kind.executor,
-        params,
-        PRIORITY_WORDS[body.priority],
-        NAME,
+        params=params,
+        priority=PRIORITY_WORDS[body.priority],
+        dialect=NAME,
         ref=body.ref,
         callback=body.webhookUrl or None,
-        timeout_ms=timeout_ms,
-        on_interrupt="fail" if kind.on_interrupt == "fail" else None,
+        timeout_ms=body.timeoutMs or body.timeout,
         by=call.by,
         wanted_id=body.taskId,
         depends=tuple(body.dependsOn),
         on_missing=body.onMissing,
-        retry=written(retry),
-        queue_timeout_ms=kind.queue_timeout_ms,
-        preempt=body.preempt,
+        plan=PREEMPTING if body.preempt else NO_PLAN,
+        retries=_retries(body.retryPolicy),
+        usual=Usual(own.timeout_ms, own.timeout_ms_max, own.retry.written()),
     )
-    note_wait(command, "chat")
-    return command
+
+
+def _retries(given: RetryPolicyBody | None) -> dict[str, Any] | None:
+    """Give what a `retryPolicy` says natively."""
+    if given is None:
+        return None
+    retries: dict[str, Any] = {}
+    if given.maxRetries is not None:
+        retries["max_attempts"] = given.maxRetries + 1
+    if given.backoffMs is not None:
+        retries["base_ms"] = given.backoffMs
+    if given.backoffMultiplier is not None:
+        retries["multiplier"] = given.backoffMultiplier
+    return retries
+
+
+@contextmanager
+def _worded() -> Iterator[None]:
+    """Say in BrowserOS's words that a timeout is too long."""
+    try:
+        yield
+    except TimeoutTooLong as error:
+        msg = f"field 'timeoutMs': is more than {error.most_ms}, the most there is"
+        raise InvalidRequest(msg, details={"field": "timeoutMs"}) from None
 
 
 async def submit(call: Call, raw: Any) -> Any:
     """POST /tasks."""
     body = call.validate(BrowserOSBody, raw)
     await call.check_callback(body.webhookUrl)
-    answer = await admitted(call, keyed(call, _command(call, body), body.idempotencyKey, raw))
+    request = keyed(call, _request(call, body), body.idempotencyKey, raw)
+    with _worded():
+        answer = await admitted(call, request)
+    note_wait(request, answer, CHAT)
     shown: dict[str, Any] = {
         "taskId": answer.task,
         "state": STATES[TaskState(answer.state)],
@@ -294,14 +295,17 @@ async def submit_batch(call: Call, raw: Any) -> Any:
     body = call.validate(BrowserOSBatch, raw)
     for url in {body.webhookUrl, *(item.webhookUrl for item in body.tasks)}:
         await call.check_callback(url)
-    batch = SubmitBatch(
-        tuple(_command(call, item) for item in body.tasks),
+    batch = BatchRequest(
+        tuple(_request(call, item) for item in body.tasks),
         NAME,
         body.parallelism,
         body.webhookUrl or None,
         call.by,
     )
-    answer = await call.bridge.submit_batch(keyed(call, batch, body.idempotencyKey, raw))
+    with _worded():
+        answer = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
+    for request, task in zip(batch.tasks, answer.tasks, strict=True):
+        note_wait(request, task, CHAT)
     shown: dict[str, Any] = {
         "batchId": answer.batch,
         "taskIds": [task.task for task in answer.tasks],
@@ -323,19 +327,22 @@ async def cancel(call: Call, task_id: str) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /tasks/stats: how many of BrowserOS's tasks are where."""
-    counts = await call.bridge.gathered(lambda: _counts(call), lambda counts: counts)
-    total = sum(counts.values())
-    limits = dict(call.bridge.shard.state.control.limits.types)
-    active = call.bridge.shard.state.slots.of_limit(f"type:{CHAT}")
-    body = {"total": total, **counts, "activeTasks": active, "maxConcurrent": limits.get(CHAT)}
-    return call.json(body)
-
-
-async def _counts(call: Call) -> dict[str, int]:
     counts = dict.fromkeys(dict.fromkeys(STATES.values()), 0)
-    for at, task in enumerate(list(call.bridge.shard.state.tasks)):
+
+    def count(task: Task) -> None:
         if task.dialect == NAME and task.state is not TaskState.REJECTED:
             counts[STATES[task.state]] += 1
-        if at % SLICE_TASKS == SLICE_TASKS - 1:
-            await asyncio.sleep(0)
-    return counts
+
+    async def gather() -> None:
+        counts.update(dict.fromkeys(counts, 0))
+        await call.sight.each_task(count)
+
+    await call.sight.gathered(gather, lambda _: None)
+    total = sum(counts.values())
+
+    def busy(state: State) -> dict[str, Any]:
+        active = state.slots.of_limit(f"type:{CHAT}")
+        most = dict(state.control.limits.types).get(CHAT)
+        return {"activeTasks": active, "maxConcurrent": most}
+
+    return call.json({"total": total, **counts, **await call.sight.seen(busy)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.http.dialects.browseros import batch_view
-from rota.http.v1.batches import found
 
 if TYPE_CHECKING:
     from rota.http.call import Call
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 async def get_one(call: Call) -> Any:
     """GET /tasks/batch/{id}."""
-    return call.json(await call.bridge.durable(lambda: batch_view(*found(call))))
+    return call.json(await call.sight.show_batch(call.params["id"], batch_view))
 
 
 async def cancel(call: Call) -> Any:

@@ -1,7 +1,7 @@
 """Facts by BrowserOS's names, for pages and for streams.
 
 They name a task's batch, which only its first record says. That is looked up once a task, in memory
-or by one read of one record; never by reading a task's history, which may be long.
+or by one read of one record beside the loop; never by reading a task's history, which may be long.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ import orjson
 from rota.domain import events as e
 from rota.eventlog.codec import KINDS as NAMES
 from rota.eventlog.codec import decode
+from rota.eventlog.heading import heading_of
 from rota.http.dialects import browseros
+from rota.http.streams import LacksError
 
 if TYPE_CHECKING:
-    from rota.actors.system import Shard
+    from collections.abc import Iterable
+
     from rota.actors.tail import Entry
     from rota.domain.events import Record
     from rota.eventlog.port import Stored
+    from rota.sight.feed import Feed
 
 KINDS = frozenset(NAMES[cls] for cls in browseros.EVENTS)
 BATCHES_KEPT = 4096
@@ -30,34 +34,41 @@ SLICE_EVENTS = 50
 class Batches:
     """Which task is of which batch; what was looked up last is kept."""
 
-    def __init__(self, shard: Shard) -> None:
-        """Look into the shard's memory first, then into its log."""
-        self._shard = shard
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
         self._known: dict[str, str | None] = {}
 
-    def of(self, record: Record) -> str | None:
-        """Give the batch of the task that a record is about. Raises a LogError."""
+    def of(self, record: Record[e.Event]) -> str | None:
+        """Give the batch of the task that a record is about. Raises LacksError."""
         event: Any = record.event
         if isinstance(event, e.TaskSubmitted):
-            return event.batch
-        task = self._shard.state.tasks.get(event.task)
-        if task is not None:
-            return task.plan.batch if task.plan is not None else None
-        if event.task not in self._known:
-            first = self._shard.log.read_task(event.task, 1)
-            born: Any = decode(first[0].body).event if first else None
-            self._known[event.task] = getattr(born, "batch", None)
-            if len(self._known) > BATCHES_KEPT:
-                del self._known[next(iter(self._known))]
-        return self._known[event.task]
+            return event.plan.batch if event.plan is not None else None
+        task_id: str = event.task
+        is_here, batch = self._feed.batch_here(task_id)
+        if is_here:
+            return batch
+        if task_id not in self._known:
+            raise LacksError(lambda: self.look_up([task_id]))
+        return self._known[task_id]
+
+    async def look_up(self, task_ids: Iterable[str]) -> None:
+        """Keep the batches of tasks. Raises a LogError."""
+        self._known |= await self._feed.batches_of(task_ids)
+        while len(self._known) > BATCHES_KEPT:
+            del self._known[next(iter(self._known))]
+
+
+def _named_in(event: e.Event) -> str | None:
+    """Give the batch that the first record of a task names."""
+    plan = event.plan if isinstance(event, e.TaskSubmitted) else None
+    return plan.batch if plan is not None else None
 
 
 class Frames:
     """Makes the frames of a stream."""
 
-    def __init__(self, shard: Shard) -> None:
-        """Look batches up in `shard`."""
-        self._batches = Batches(shard)
+    def __init__(self, feed: Feed) -> None:
+        self._batches = Batches(feed)
 
     def __call__(self, entry: Entry) -> bytes:
         """Give the frame of a record; nothing if the document has no name for it."""
@@ -71,16 +82,17 @@ class Frames:
         return b"id: %d\nevent: %b\ndata: %b\n\n" % (entry.seq, name, orjson.dumps(shown))
 
 
-async def shown(shard: Shard, found: list[Stored]) -> list[dict[str, Any]]:
+async def shown(feed: Feed, found: list[Stored]) -> list[dict[str, Any]]:
     """Show the facts of a page that the document has names for, without holding the loop."""
-    batches = Batches(shard)
+    batches = Batches(feed)
+    records = [decode(item.body) for item in found if heading_of(item.body).kind in KINDS]
+    names: list[Any] = [heading_of(item.body).task for item in found]
+    await batches.look_up(dict.fromkeys(each for each in names if each is not None))
     views: list[dict[str, Any]] = []
-    for count, item in enumerate(found, start=1):
-        record = decode(item.body)
-        if type(record.event) in browseros.EVENTS:
-            view = browseros.event_view(record, batches.of(record))
-            if view is not None:
-                views.append(view)
+    for count, record in enumerate(records, start=1):
+        view = browseros.event_view(record, batches.of(record))
+        if view is not None:
+            views.append(view)
         if count % SLICE_EVENTS == 0:
             await asyncio.sleep(0)
     return views

@@ -13,9 +13,8 @@ from rota.errors import InvalidRequest
 from rota.http.tables import fitting, list_tasks
 
 if TYPE_CHECKING:
-    from rota.domain.task import Task
     from rota.http.call import Call
-    from rota.http.tables import View, Words
+    from rota.http.tables import Listed, View, Words
 
 ALL = 1 << 62
 
@@ -29,18 +28,18 @@ async def numbered_page(call: Call, words: Words, dialect: str, view: View) -> d
     page = call.query_int("page", default=1, low=1, high=LIST_ROWS_MAX)
     size = call.query_int("pageSize", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
 
-    async def gather() -> tuple[int, list[Task]]:
-        tasks, _ = await list_tasks(
+    async def gather() -> Listed:
+        return await list_tasks(
             call, words, rows=ALL, rows_max=ALL, dialect=dialect, hide_rejected=frozenset({dialect})
         )
-        return len(tasks), tasks[(page - 1) * size : page * size]
 
-    def show(found: tuple[int, list[Task]]) -> dict[str, Any]:
-        jobs, cursor = fitting(found[1], None, view)
+    def show(found: Listed) -> dict[str, Any]:
+        rows = found.tasks[(page - 1) * size : page * size]
+        jobs, cursor = fitting(found._replace(tasks=rows), view)
         data = {
             "jobs": jobs,
             "count": len(jobs),
-            "total": found[0],
+            "total": len(found.tasks),
             "page": page,
             "pageSize": size,
         }
@@ -48,4 +47,4 @@ async def numbered_page(call: Call, words: Words, dialect: str, view: View) -> d
             data["nextCursor"] = cursor
         return data
 
-    return await call.bridge.gathered(gather, show)
+    return await call.sight.gathered(gather, show)

@@ -14,15 +14,14 @@ from aiohttp import WSMsgType, web
 
 from rota.clock import rfc3339
 from rota.domain import events as e
-from rota.domain.fold import TASK_EVENTS, born, evolve
+from rota.domain.fold import TASK_EVENTS
 from rota.domain.task import TERMINAL
 from rota.eventlog.codec import kind_of
-from rota.eventlog.replay import replay_task
 from rota.http.dialects.browsermanager import view
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from rota.domain.events import Record
+    from rota.domain.events import Event, Record
     from rota.domain.task import Task
     from rota.http.call import Call
 
@@ -35,12 +34,12 @@ PUSHED = (*TASK_EVENTS, e.TaskProgressed)
 async def watch(call: Call) -> Any:
     """GET /ws/jobs/{id}, upgraded."""
     job_id = call.params["id"]
-    call.bridge.task(job_id)
+    await call.sight.task(job_id)
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX)
     if not socket.can_prepare(call.request).ok:
         msg = "this path speaks WebSocket: connect to it with ws://"
         raise HttpProblem(426, "upgrade_required", msg)
-    with call.app.watches.on(job_id) as changed:
+    with call.namespace.watches.on(job_id) as changed:
         await socket.prepare(call.request)
         listening = asyncio.ensure_future(_listen(socket))
         listening.add_done_callback(lambda _: changed.set())
@@ -68,35 +67,20 @@ async def _push(
     changed: asyncio.Event,
     listening: asyncio.Future[None],
 ) -> None:
-    await call.bridge.durable(lambda: None)  # what the watch has seen is in the log now
-    task, seen = _replay(call, job_id)
-    await _send(socket, "job.snapshot", task, seen, None)
-    while task.state not in TERMINAL and not call.app.closing and not listening.done():
+    job = await call.sight.followed(job_id)
+    # each watcher would hold a copy of them
+    job.task.params_json = (await call.sight.task(job_id)).params_json
+    await _send(socket, "job.snapshot", job.task, job.seq, None)
+    while job.task.state not in TERMINAL and not call.app.closing and not listening.done():
         await changed.wait()
         changed.clear()
-        await call.bridge.durable(lambda: None)
-        for record in replay_task(call.bridge.shard.log, job_id, seen):
-            seen = record.seq
-            evolve(task, record)
+        async for record in call.sight.news_of(job):
             if isinstance(record.event, PUSHED):
-                await _send(socket, "job.transition", task, seen, record)
-
-
-def _replay(call: Call, job_id: str) -> tuple[Task, int]:
-    """Give the job as the log tells it up to now: a copy that is ours to change."""
-    records = replay_task(call.bridge.shard.log, job_id)
-    record = next(records)
-    task = born(record)
-    for record in records:
-        evolve(task, record)
-    task.params_json = call.bridge.task(
-        job_id
-    ).params_json  # each watcher would hold a copy of them
-    return task, record.seq
+                await _send(socket, "job.transition", job.task, job.seq, record)
 
 
 async def _send(
-    socket: web.WebSocketResponse, what: str, task: Task, seq: int, record: Record | None
+    socket: web.WebSocketResponse, what: str, task: Task, seq: int, record: Record[Event] | None
 ) -> None:
     shown = view(task)
     if len(task.params_json or b"") > PAYLOAD_BYTES_PUSHED:

@@ -13,8 +13,8 @@ from rota.config import (
     PINCHTAB_BATCH_MAX,
     RETRY_ATTEMPTS_MAX,
     RETRY_MS_MAX,
-    TIMEOUT_MS_MAX,
 )
+from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.http.models import (
     Action,
     AgentId,
@@ -88,7 +88,7 @@ class BrowserOSItem(DialectBody):
 class BrowserOSBody(BrowserOSItem):
     """POST /tasks, BrowserOS's."""
 
-    dependsOn: Dependencies = Field([])  # type: ignore[assignment]
+    dependsOn: Dependencies = Field([])  # type: ignore[assignment]  # ids only: a task alone has no neighbours to number
     idempotencyKey: Key | None = None
 
 

@@ -15,23 +15,26 @@ from rota.actors.messages import Admitted, Refused
 from rota.clock import rfc3339
 from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.admission import check_ahead
+from rota.domain.intake import Request, Usual
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.agents import busiest_agents, busiest_queues
 from rota.http.dialects.models import PinchTabBatch, PinchTabBody
 from rota.http.problems import reworded
-from rota.http.submissions import command_from, keyed, note_wait, submit_one
+from rota.http.submissions import admitted, deadline_us, keyed, note_wait, submitted
 from rota.projections.stats import average_ms
 
 if TYPE_CHECKING:
-    from rota.domain.commands import Limits, SubmitTask
+    from rota.domain.commands import Limits
     from rota.domain.task import Task
     from rota.errors import RotaError
     from rota.http.call import Call
+    from rota.http.dialects.models import PinchTabItem
     from rota.projections.state import State
 
 NAME = "pinchtab"
+USUAL = Usual(deadline_ms=PINCHTAB_DEADLINE_S * 1000)
 
 STATES = {
     TaskState.BLOCKED: "queued",
@@ -50,7 +53,6 @@ NATIVE = {
 
 
 def view(task: Task) -> dict[str, Any]:
-    """Show a task as PinchTab does."""
     shown: dict[str, Any] = {
         "taskId": task.id,
         "agentId": task.agent,
@@ -81,25 +83,35 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
 
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
-    """Give the headers and the body of a task's callback."""
     headers = {"X-PinchTab-Event": "task.completed", "X-PinchTab-Task-ID": task.id}
     return headers, orjson.dumps(view(task))
 
 
-def _command(call: Call, body: Any, agent: str, callback_url: str | None, now: int) -> SubmitTask:
-    command = command_from(call, body, agent, NAME, callback_url, now)
-    note_wait(command, "tab")
-    if command.deadline is None:
-        command = command._replace(deadline=now + PINCHTAB_DEADLINE_S * 1_000_000)
-    return command
+def _request(call: Call, body: PinchTabBody | PinchTabItem, agent: str, url: str | None) -> Request:
+    return Request(
+        agent,
+        body.action,
+        params=body.params,
+        priority=int(body.priority),
+        dialect=NAME,
+        tab=body.tabId,
+        ref=body.ref,
+        callback=url or None,
+        deadline=deadline_us(body.deadline),
+        by=call.by,
+        usual=USUAL,
+        needs_tab=True,
+    )
 
 
 async def submit(call: Call, raw: Any) -> Any:
     """POST /tasks."""
     body = call.validate(PinchTabBody, raw)
     await call.check_callback(body.callbackUrl)
-    command = _command(call, body, body.agentId, body.callbackUrl, call.now())
-    return await submit_one(call, keyed(call, command, None, raw), STATES)
+    request = keyed(call, _request(call, body, body.agentId, body.callbackUrl), None, raw)
+    answer = await admitted(call, request)
+    note_wait(request, answer, "tab")
+    return submitted(call, answer, STATES[TaskState(answer.state)], {})
 
 
 async def submit_batch(call: Call, raw: Any) -> Any:
@@ -112,12 +124,13 @@ async def submit_batch(call: Call, raw: Any) -> Any:
     body = call.validate(PinchTabBatch, raw)
     await call.check_callback(body.callbackUrl)
     now = call.now()
-    commands = tuple(
-        _command(call, item, body.agentId, body.callbackUrl, now) for item in body.tasks
-    )
-    for command in commands:
-        check_ahead(command.deadline, now)
-    answers = await call.bridge.submit(commands)
+    requests = tuple(_request(call, i, body.agentId, body.callbackUrl) for i in body.tasks)
+    for request in requests:
+        check_ahead(request.deadline, now)
+    answers = await call.bridge.submit(requests)
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, Admitted):
+            note_wait(request, answer, "tab")
     return call.json(
         {
             "tasks": [_item(answer) for answer in answers],
@@ -147,7 +160,7 @@ async def cancel(call: Call, task_id: str) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /scheduler/stats: the document's fields, and two more if there are too many agents."""
-    return call.json(await call.bridge.durable(lambda: _stats(call.bridge.shard.state)))
+    return call.json(await call.sight.seen(_stats))
 
 
 def _stats(state: State) -> dict[str, Any]:

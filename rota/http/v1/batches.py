@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
 from rota.config import BATCH_EDGES_MAX
-from rota.domain.commands import SubmitBatch
+from rota.domain.intake import BatchRequest
 from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.models import BatchBody, ReasonBody
-from rota.http.submissions import command_from, keyed
+from rota.http.submissions import keyed_batch, native_request
 
 if TYPE_CHECKING:
     from rota.actors.messages import BatchAdmitted
-    from rota.domain.batch import Batch
-    from rota.domain.task import Task
     from rota.http.call import Call
 
 
@@ -30,19 +28,18 @@ async def submit(call: Call) -> Any:
         raise InvalidRequest(msg, code="too_many_dependencies", details=details)
     for url in {body.callbackUrl, *(item.callbackUrl for item in body.tasks)}:
         await call.check_callback(url)
-    now = call.now()
-    commands = []
+    requests = []
     for at, item in enumerate(body.tasks):
         agent = item.agentId or body.agentId
         if agent is None:
             field = f"tasks.{at}.agentId"
             msg = f"missing required field '{field}', or 'agentId' for the whole batch"
             raise InvalidRequest(msg, details={"field": field})
-        commands.append(command_from(call, item, agent, "native", item.callbackUrl, now))
-    batch = SubmitBatch(
-        tuple(commands), "native", body.parallelism, body.callbackUrl or None, call.by
+        requests.append(native_request(item, agent, call.by))
+    batch = BatchRequest(
+        tuple(requests), "native", body.parallelism, body.callbackUrl or None, call.by
     )
-    admitted = await call.bridge.submit_batch(keyed(call, batch, body.idempotencyKey, raw))
+    admitted = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
     answer = {"batchId": admitted.batch, "tasks": rows(admitted)}
     answer["createdAt"] = rfc3339(admitted.created_at)
     if admitted.known:
@@ -51,19 +48,12 @@ async def submit(call: Call) -> Any:
 
 
 def rows(admitted: BatchAdmitted) -> Any:
-    """Show the tasks of a batch that was taken."""
     return [{"taskId": t.task, "state": t.state, "position": t.position} for t in admitted.tasks]
 
 
 async def get_one(call: Call) -> Any:
     """GET /v1/batches/{id}."""
-    return call.json(await call.bridge.durable(lambda: views.batch_view(*found(call))))
-
-
-def found(call: Call) -> tuple[Batch, list[Task | None]]:
-    """Give the batch that the path names, and its tasks. Raises NotFound."""
-    batch = call.bridge.batch(call.params["id"])
-    return batch, [call.bridge.shard.archive.task(task_id) for task_id in batch.tasks]
+    return call.json(await call.sight.show_batch(call.params["id"], views.batch_view))
 
 
 async def cancel(call: Call) -> Any:

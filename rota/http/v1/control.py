@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rota.config import CHAT, scheduler_changes
+from rota.config import scheduler_changes
+from rota.domain.intake import CHAT
 from rota.errors import ConfigError, InvalidRequest
 from rota.http import agents
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
@@ -16,13 +17,13 @@ from rota.shown_settings import shown
 from rota.wording import first_wrong
 
 if TYPE_CHECKING:
-    from rota.actors.system import Shard
     from rota.http.call import Call
+    from rota.projections.state import State
 
 
 async def list_agents(call: Call) -> Any:
     """GET /v1/agents."""
-    return call.json(await call.bridge.durable(lambda: agents.page(call, call.bridge.shard.state)))
+    return call.json(await call.sight.seen(lambda state: agents.page(call, state)))
 
 
 def _agent(call: Call) -> str:
@@ -47,14 +48,13 @@ async def resume_agent(call: Call) -> Any:
 
 async def list_types(call: Call) -> Any:
     """GET /v1/types: the registry, and how busy each type is."""
-    return call.json(await call.bridge.durable(lambda: _types(call)))
+    return call.json(await call.sight.seen(lambda state: _types(call, state)))
 
 
-def _types(call: Call) -> dict[str, Any]:
-    state = call.bridge.shard.state
+def _types(call: Call, state: State) -> dict[str, Any]:
     caps = dict(state.control.limits.types)
     paused = state.control.paused_types
-    settings = call.app.settings
+    settings = call.bridge.settings
     known = {**settings.types, CHAT: settings.chats()}
     rows = []
     for name in sorted({*known, *caps, *paused}):
@@ -94,11 +94,11 @@ async def resume_type(call: Call) -> Any:
 
 async def get_scheduler(call: Call) -> Any:
     """GET /v1/scheduler."""
-    return call.json(await call.bridge.durable(lambda: _scheduler(call)))
+    return call.json(await call.sight.seen(_scheduler))
 
 
-def _scheduler(call: Call) -> dict[str, Any]:
-    control = call.bridge.shard.state.control
+def _scheduler(state: State) -> dict[str, Any]:
+    control = state.control
     body: dict[str, Any] = {
         "paused": control.stopped is not None,
         "pausedAgents": nsmallest(agents.AGENTS_SHOWN, control.paused),
@@ -126,11 +126,10 @@ async def resume_scheduler(call: Call) -> Any:
 
 async def stats(call: Call) -> Any:
     """GET /v1/stats."""
-    return call.json(await call.bridge.durable(lambda: _stats(call.bridge.shard)))
+    return call.json(await call.sight.seen(lambda state: _stats(state, call.sight.durable_seq)))
 
 
-def _stats(shard: Shard) -> dict[str, Any]:
-    state = shard.state
+def _stats(state: State, durable_seq: int) -> dict[str, Any]:
     return {
         "queue": {
             "waiting": state.backlog.total,
@@ -148,7 +147,7 @@ def _stats(shard: Shard) -> dict[str, Any]:
             "failedTries": state.deliveries.failed_tries,
             "abandoned": state.deliveries.abandoned,
         },
-        "log": {"seq": state.seq, "durableSeq": shard.journal.durable_seq},
+        "log": {"seq": state.seq, "durableSeq": durable_seq},
     }
 
 
@@ -161,7 +160,13 @@ def _figures(counts: dict[str, int]) -> dict[str, Any]:
 
 async def get_config(call: Call) -> Any:
     """GET /v1/config: what is in force, without secrets."""
-    return call.json(shown(call.app.settings))
+    return call.json(_settings(call))
+
+
+def _settings(call: Call) -> dict[str, Any]:
+    """Show what is in force; whoever names a namespace is told of that one alone."""
+    values = shown(call.bridge.settings)
+    return {**values, "namespaces": {}} if call.is_named else values
 
 
 async def reload_config(call: Call) -> Any:
@@ -170,9 +175,14 @@ async def reload_config(call: Call) -> Any:
     try:
         if body.scheduler is not None:
             changes = scheduler_changes(body.scheduler)
-            changed = await call.app.change(changes, None, "api", call.by)
+            changed = await call.app.reloading.change(call.namespace, changes, "api", call.by)
+            late, later = [], {}
         else:
-            changed = await call.app.reload("api", call.by)
+            done = await call.app.reloading.reload("api", call.by)
+            changed, late, later = done.changed[call.namespace.name], done.late, done.waiting
     except ConfigError as error:
         raise InvalidRequest(error.message, code="bad_config", hint="nothing changed") from error
-    return call.json({"changed": changed, **shown(call.app.settings)})
+    waiting: dict[str, Any] = {"needsRestart": late} if late else {}
+    if later:
+        waiting["needsLog"] = later
+    return call.json({"changed": changed, **waiting, **_settings(call)})

@@ -1,13 +1,12 @@
 """/v1/events: the whole history, as a paged feed and as a stream; with ?view= in a dialect's words.
 
-Both show durable facts only. The feed reads the log; its pages are bounded in records and in bytes.
+Both show durable facts only. The feed reads the log in pages (rota.sight.history).
 A stream is served from the tail of recent records, or from the log while it is behind (rota.http.
 streams and catch_up); `Last-Event-ID` resumes it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -16,26 +15,21 @@ from aiohttp import HttpVersion11, web
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, STREAMS_MAX
 from rota.errors import InvalidRequest, LogError
 from rota.eventlog.codec import CLASSES
-from rota.eventlog.heading import heading_of
 from rota.http import catch_up
 from rota.http.dialects import browseros, browseros_events
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
-from rota.http.streams import ANYTHING, Stream, Wanted
-from rota.http.v1.seqs import check_after
+from rota.http.streams import Stream
+from rota.sight.history import check_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.actors.tail import Entry
-    from rota.eventlog.port import EventLog, Stored
     from rota.http.call import Call
+    from rota.sight.history import Wanted
 
 logger = logging.getLogger("rota.http")
-
-SCAN_MAX = 20_000
-SCAN_ROWS = 100
-FEED_BYTES = 1 << 20
 
 
 def _wanted(call: Call) -> Wanted:
@@ -44,34 +38,7 @@ def _wanted(call: Call) -> Wanted:
     if unknown:
         msg = f"unknown kind '{unknown[0][:50]}'; use {', '.join(CLASSES)}"
         raise InvalidRequest(msg, details={"field": "kind"})
-    return Wanted(kinds or None, call.query("task"), call.query("agentId"))
-
-
-async def _scan(log: EventLog, after: int, limit: int, wanted: Wanted) -> tuple[list[Stored], int]:
-    """Look through the log for up to `limit` wanted records; say how far it was looked through.
-
-    The records of one task are found by its index.
-    """
-    found: list[Stored] = []
-    looked, size, task, head = 0, 0, wanted.task, log.head().seq
-    while looked < SCAN_MAX:
-        if task is None:
-            page = log.read(after, SCAN_ROWS, FEED_BYTES)
-        else:
-            page = log.read_task(task, SCAN_ROWS, after, FEED_BYTES)
-        if not page:
-            return found, max(after, head)
-        await asyncio.sleep(0)
-        for item in page:
-            if not wanted.matches(heading_of(item.body)):
-                continue
-            found.append(item)
-            size += len(item.body)
-            if len(found) == limit or size > FEED_BYTES:
-                return found, item.seq
-        looked += len(page)
-        after = page[-1].seq
-    return found, after
+    return call.sight.wanted(kinds or None, call.query("task"), call.query("agentId"))
 
 
 async def feed(call: Call) -> Any:
@@ -80,34 +47,28 @@ async def feed(call: Call) -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     wanted = _wanted(call)
     in_dialect = _view(call) == browseros.NAME
-    log = call.bridge.shard.log
-    check_after(after, log.head().seq)
-    if wanted == ANYTHING:
-        found = log.read(after, limit, FEED_BYTES)
-        after = found[-1].seq if found else after
-    else:
-        found, after = await _scan(log, after, limit, wanted)
+    page = await call.sight.records(after, limit, wanted)
     if in_dialect:
-        shown = await browseros_events.shown(call.bridge.shard, found)
-        return call.json({"events": shown, "next": after, "head": log.head().seq})
-    events = b",".join(item.body for item in found)
-    return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, after, log.head().seq))
+        shown = await browseros_events.shown(call.namespace.feed, page.found)
+        return call.json({"events": shown, "next": page.next, "head": page.head})
+    events = b",".join(item.body for item in page.found)
+    return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, page.next, page.head))
 
 
 async def head(call: Call) -> Any:
     """GET /v1/events/head."""
-    at = call.bridge.shard.log.head()
+    at = await call.sight.head()
     return call.json({"seq": at.seq, "digest": at.digest.hex()})
 
 
 async def stream(call: Call) -> Any:
     """GET /v1/events/stream."""
-    wanted, after = _wanted(call), _place(call)
+    wanted, after = _wanted(call), await _place(call)
     view = _view(call)
     if view == browseros.NAME:
         kinds = browseros_events.KINDS
         wanted = wanted._replace(kinds=kinds if wanted.kinds is None else kinds & wanted.kinds)
-    if len(call.app.streams) >= STREAMS_MAX:
+    if call.app.namespaces.streams() >= STREAMS_MAX:
         raise HttpProblem(503, "too_many_streams", "too many streams are open")
     response = web.StreamResponse(
         headers={
@@ -128,20 +89,20 @@ async def stream(call: Call) -> Any:
         after,
         is_chunked=call.request.version >= HttpVersion11,
     )
-    with call.app.streams.open(made):
+    with call.namespace.streams.open(made):
         try:
             await response.write(b": rota event stream\n\n")
-            await catch_up.serve(made, call.app.streams, lambda: call.app.closing)
+            await catch_up.serve(made, call.namespace.streams, lambda: call.app.closing)
         except ConnectionError:
             pass  # the reader has left
         except LogError as error:
-            if call.app.damage.met(error) is not error:
+            if call.namespace.damage.met(error) is not error:
                 logger.error("a stream ends after %d: %s", made.at, error)  # noqa: TRY400
             response.force_close()
     return response
 
 
-def _place(call: Call) -> int:
+async def _place(call: Call) -> int:
     """Give the seq to go on after: the header's, the query's, or the newest. Raises."""
     last = call.request.headers.get("Last-Event-ID", "")
     if last:
@@ -149,9 +110,9 @@ def _place(call: Call) -> int:
             raise InvalidRequest("header 'Last-Event-ID': must be a seq")
         after = int(last)
     else:
-        newest = call.bridge.shard.tail.last
+        newest = call.namespace.feed.tail.last
         after = call.query_int("after", default=newest, low=0, high=SEQ_MAX)
-    check_after(after, call.bridge.shard.log.head().seq)
+    check_after(after, (await call.sight.head()).seq)
     return after
 
 
@@ -159,9 +120,9 @@ def _renderer(call: Call, view: str) -> Callable[[Entry], bytes]:
     """Give what makes the frames of a view: one for all streams, so that they can share them."""
     if view != browseros.NAME:
         return _frame
-    made = call.app.streams.renderers
+    made = call.namespace.streams.renderers
     if view not in made:
-        made[view] = browseros_events.Frames(call.bridge.shard)
+        made[view] = browseros_events.Frames(call.namespace.feed)
     return made[view]
 
 

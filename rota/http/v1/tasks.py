@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
 from rota.domain.task import TaskState
-from rota.errors import NotFound
+from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.failures import answer_failed
 from rota.http.logs import answer_logs
-from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody
-from rota.http.submissions import command_from, keyed, submit_one
+from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody, moment_us
+from rota.http.submissions import dedup_of, keyed, native_request, submit_one
 from rota.http.tables import answer_list
-from rota.http.v1.seqs import check_after
 from rota.http.watches import until_ended
+from rota.sight.past import Moment
 
 if TYPE_CHECKING:
     from rota.http.call import Call
 
-EVENTS_BYTES = 1 << 20
 STATES = {state.value: frozenset({state}) for state in TaskState}
 
 
@@ -28,8 +27,10 @@ async def submit(call: Call) -> Any:
     raw = await call.parsed()
     body = call.validate(SubmitBody, raw)
     await call.check_callback(body.callbackUrl)
-    command = command_from(call, body, body.agentId, "native", body.callbackUrl, call.now())
-    return await submit_one(call, keyed(call, command, body.idempotencyKey, raw))
+    request = native_request(body, body.agentId, call.by)
+    if body.dedup is not None:
+        request = request._replace(dedup=dedup_of(body.dedup))
+    return await submit_one(call, keyed(call, request, body.idempotencyKey, raw))
 
 
 async def list_all(call: Call) -> Any:
@@ -40,12 +41,32 @@ async def list_all(call: Call) -> Any:
 
 
 async def get_one(call: Call) -> Any:
-    """GET /v1/tasks/{id}: at once, or with waitMs when it has ended."""
+    """GET /v1/tasks/{id}: at once, or with waitMs when it has ended; with `at`, as it was then."""
     task_id = call.params["id"]
+    if "at" in call.request.query:
+        task = await call.sight.task_at(task_id, _moment(call))
+        return call.json(call.view(task, views.native))
     wait_ms = call.query_int("waitMs", default=0, low=0, high=WAIT_MS_MAX)
     await until_ended(call, task_id, wait_ms)
-    found = await call.bridge.durable(lambda: call.view(call.bridge.task(task_id), views.native))
-    return call.json(found)
+    shown = await call.sight.show_task(task_id, lambda task: call.view(task, views.native))
+    return call.json(shown)
+
+
+def _moment(call: Call) -> Moment:
+    """Read the `at` of the query: a seq, or a moment. Raises InvalidRequest."""
+    text = call.query("at") or ""
+    if call.query("waitMs"):
+        raise _bad_at("give either at or waitMs: what was cannot be waited for")
+    if text.isascii() and text.isdigit():
+        return Moment(int(text.lstrip("0")[:19] or "0"))  # so many digits are beyond any log
+    try:
+        return Moment(None, moment_us(text.replace(" ", "+")))  # a plus sign, as queries write it
+    except ValueError:
+        raise _bad_at("must be a seq, or a moment such as 2026-03-08T12:05:00Z") from None
+
+
+def _bad_at(problem: str) -> InvalidRequest:
+    return InvalidRequest(f"query parameter 'at': {problem}", details={"field": "at"})
 
 
 async def cancel(call: Call) -> Any:
@@ -63,23 +84,19 @@ async def retry(call: Call) -> Any:
 
 async def events(call: Call) -> Any:
     """GET /v1/tasks/{id}/events."""
-    task_id, log = call.params["id"], call.bridge.shard.log
     after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
-    check_after(after, log.head().seq)
-    found = log.read_task(task_id, limit, after, EVENTS_BYTES)
-    if not found and not log.has_task(task_id):
-        raise NotFound("task not found")
-    body = b'{"events":[%b]' % b",".join(each.body for each in found)
-    if len(found) == limit or sum(len(each.body) for each in found) > EVENTS_BYTES:
-        body += b',"next":%d' % found[-1].seq
+    page = await call.sight.records_of(call.params["id"], after, limit)
+    body = b'{"events":[%b]' % b",".join(each.body for each in page.found)
+    if page.is_cut:
+        body += b',"next":%d' % page.next
     return call.raw(body + b"}")
 
 
 async def logs(call: Call) -> Any:
     """GET /v1/tasks/{id}/logs."""
-    task = call.bridge.task(call.params["id"])
-    return call.json({"taskId": task.id, **answer_logs(call, task.id)})
+    task = await call.sight.task(call.params["id"])
+    return call.json({"taskId": task.id, **await answer_logs(call, task.id)})
 
 
 async def add_logs(call: Call) -> Any:

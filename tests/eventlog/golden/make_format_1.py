@@ -3,7 +3,7 @@
 Run once, when the format was made, and kept to show how. The file is the contract: it is not made
 again when the code changes; a new version of a kind gets a golden file of its own beside it.
 
-    python tests/eventlog/golden/make_format_1.py > tests/eventlog/golden/format_1.jsonl
+    PYTHONPATH=tests python tests/eventlog/golden/make_format_1.py > tests/eventlog/golden/format_1.jsonl
 
 Each line holds a body as the log keeps it and its digest; the last line, the state they fold to.
 """
@@ -12,28 +12,19 @@ from __future__ import annotations
 
 import json
 import sys
-from hashlib import blake2b
 from typing import Any
+
+from eventlog.golden.lines import HOOK, SETTINGS, write
 
 from rota.domain import events as e
 from rota.eventlog.codec import decode, encode
 from rota.projections.state import State
 
-SETTINGS: dict[str, Any] = {
-    "queued": 1000,
-    "queued_per_agent": 100,
-    "inflight": 20,
-    "inflight_per_agent": 10,
-    "push": 4,
-    "result_ttl_s": 86400,
-    "strategy": "fair-fifo",
-    "types": {"browser_start": 5},
-}
-HOOK = "https://example.com/hook"
+TYPED: dict[str, Any] = {**SETTINGS, "types": {"browser_start": 5}}
 AT = 1_772_971_500_000_000
 
 STORY: tuple[tuple[e.Event, str, int], ...] = (
-    (e.ServerStarted("0.1.0", SETTINGS), "", 0),
+    (e.ServerStarted("0.1.0", TYPED), "", 0),
     (e.TaskSubmitted("tsk_a", "crawler", "echo", "builtin", 1), "ann", 0),
     (e.TaskAssigned("tsk_a", "crawler", 1), "", 2),
     (e.TaskStarted("tsk_a", "crawler", 1), "", 3),
@@ -95,7 +86,7 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
     (e.TaskCancelled("tsk_e", "crawler", "assigned", "not needed"), "ann", 0),
     (e.ResultRefused("tsk_e", "crawler", 1, "succeeded"), "", 23),
     (e.TaskSubmitted("tsk_f", "crawler", "type_x", "pull", 1, 3), "", 0),
-    (e.ConfigChanged({**SETTINGS, "inflight": 30}, ["inflight"], "file"), "", 0),
+    (e.ConfigChanged({**TYPED, "inflight": 30}, ["inflight"], "file"), "", 0),
     (e.ActorFailed("DispatcherActor", "HeadChanged", "KeyError: 'x'"), "", 0),
     (e.TaskSubmitted("tsk_g", "writer", "echo", "builtin", 2, callback=HOOK), "", 0),
     (e.TaskAssigned("tsk_g", "writer", 1), "", 29),
@@ -105,14 +96,15 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
 
 
 def main() -> None:
-    """Write the lines."""
-    digest, state = bytes(32), State()
-    for seq, (event, by, cause) in enumerate(STORY, start=1):
-        body = encode(e.Record(seq, AT + seq * 1_500, event, by, cause))
-        digest = blake2b(digest + body, digest_size=32).digest()
-        state.apply(decode(body))
-        line = {"digest": digest.hex(), "body": body.decode()}
-        sys.stdout.write(json.dumps(line) + "\n")
+    """Write the lines, and the state."""
+    told = [
+        e.Record(seq, AT + seq * 1_500, event, by, cause)
+        for seq, (event, by, cause) in enumerate(STORY, start=1)
+    ]
+    write(told)
+    state = State()
+    for record in told:
+        state.apply(decode(encode(record)))
     sys.stdout.write(json.dumps({"state": state.digest()}) + "\n")
 
 

@@ -3,22 +3,17 @@
 Run once, when they were added, and kept to show how; `STORY` is what the file must read as. The
 file is the contract: it is not made again when the code changes.
 
-    python tests/eventlog/golden/make_format_1_clock.py > tests/eventlog/golden/format_1_clock.jsonl
-
-Each line holds a body as the log keeps it and its digest.
+    PYTHONPATH=tests python tests/eventlog/golden/make_format_1_clock.py > tests/eventlog/golden/format_1_clock.jsonl
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from hashlib import blake2b
+from eventlog.golden.lines import SECOND, write
 
 from rota.domain import events as e
-from rota.eventlog.codec import encode
+from rota.domain.plan import Plan
 
 AT = 1_794_800_000_000_000
-SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 STORY: tuple[tuple[int, e.Event], ...] = (
@@ -32,15 +27,17 @@ STORY: tuple[tuple[int, e.Event], ...] = (
             "builtin",
             1,
             deadline=AT + 9 * HOUR,
-            not_before=AT + 61 * SECOND,
-            delay_ms=60_000,
+            plan=Plan(not_before=AT + 61 * SECOND, delay_ms=60_000),
         ),
     ),
     (
         SECOND,
-        e.TaskSubmitted("tsk_b", "ann", "echo", "builtin", 2, not_before=AT + 8 * HOUR),
+        e.TaskSubmitted("tsk_b", "ann", "echo", "builtin", 2, plan=Plan(not_before=AT + 8 * HOUR)),
     ),
-    (SECOND, e.TaskSubmitted("tsk_c", "bob", "echo", "builtin", 3, retry={"max_attempts": 2})),
+    (
+        SECOND,
+        e.TaskSubmitted("tsk_c", "bob", "echo", "builtin", 3, plan=Plan(retry={"max_attempts": 2})),
+    ),
     (2 * SECOND, e.TaskAssigned("tsk_c", "bob", 1)),
     (2 * SECOND, e.TaskStarted("tsk_c", "bob", 1)),
     (3 * SECOND + HOUR, e.ClockStepped(AT + 3 * SECOND, AT + 3 * SECOND + HOUR)),
@@ -56,10 +53,7 @@ STORY: tuple[tuple[int, e.Event], ...] = (
             "echo",
             "builtin",
             3,
-            idempotency="i",
-            digest="x",
-            dedup="d",
-            dedup_until=AT + 9 * SECOND + HOUR,
+            plan=Plan(idempotency="i", digest="x", dedup="d", dedup_until=AT + 9 * SECOND + HOUR),
         ),
     ),
     (5 * SECOND + HOUR, e.TaskCancelled("tsk_d", "cyd", "ready")),
@@ -72,15 +66,5 @@ def records() -> list[e.Record]:
     return [e.Record(seq, AT + at, event) for seq, (at, event) in enumerate(STORY, start=1)]
 
 
-def main() -> None:
-    """Write the lines."""
-    digest = bytes(32)
-    for record in records():
-        body = encode(record)
-        digest = blake2b(digest + body, digest_size=32).digest()
-        line = {"digest": digest.hex(), "body": body.decode()}
-        sys.stdout.write(json.dumps(line) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    write(records())

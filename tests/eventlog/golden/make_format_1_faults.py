@@ -2,17 +2,14 @@
 
 Run once, and kept to show how; the file is the contract.
 
-    python tests/eventlog/golden/make_format_1_faults.py > tests/eventlog/golden/format_1_faults.jsonl
+    PYTHONPATH=tests python tests/eventlog/golden/make_format_1_faults.py > tests/eventlog/golden/format_1_faults.jsonl
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from hashlib import blake2b
+from eventlog.golden.lines import write
 
 from rota.domain import events as e
-from rota.eventlog.codec import encode
 
 AT = 1_772_971_500_000_000
 STORY: tuple[e.Event, ...] = (
@@ -24,14 +21,5 @@ STORY: tuple[e.Event, ...] = (
 )
 
 
-def main() -> None:
-    """Write the lines."""
-    digest = bytes(32)
-    for seq, event in enumerate(STORY, start=1):
-        body = encode(e.Record(seq, AT + seq * 1_500, event))
-        digest = blake2b(digest + body, digest_size=32).digest()
-        sys.stdout.write(json.dumps({"digest": digest.hex(), "body": body.decode()}) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    write(e.Record(seq, AT + seq * 1_500, event) for seq, event in enumerate(STORY, start=1))

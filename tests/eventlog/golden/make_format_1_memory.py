@@ -3,29 +3,21 @@
 Counted refusals, and revivals that carry what had left memory. Run once, when they were added, and
 kept to show how; the file is the contract: it is not made again when the code changes.
 
-    python tests/eventlog/golden/make_format_1_memory.py > tests/eventlog/golden/format_1_memory.jsonl
-
-Each line holds a body as the log keeps it and its digest.
+    PYTHONPATH=tests python tests/eventlog/golden/make_format_1_memory.py > tests/eventlog/golden/format_1_memory.jsonl
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from hashlib import blake2b
 from typing import Any
 
-from rota.domain import events as e
-from rota.eventlog.codec import encode
+from eventlog.golden.lines import SECOND, SETTINGS, write
 
-SETTINGS: dict[str, Any] = {
-    "queued": 1000,
-    "queued_per_agent": 100,
-    "inflight": 20,
-    "inflight_per_agent": 10,
-    "push": 4,
+from rota.domain import events as e
+from rota.domain.plan import Plan
+
+BOUNDED: dict[str, Any] = {
+    **SETTINGS,
     "result_ttl_s": 60,
-    "strategy": "fair-fifo",
     "types": {},
     "per_key": 1,
     "aging_ms": 0,
@@ -35,7 +27,6 @@ SETTINGS: dict[str, Any] = {
     "ended_bytes": 64 << 20,
 }
 AT = 1_794_900_000_000_000
-SECOND = 1_000_000
 RESTORED = {
     "action": "echo",
     "agent": "ann",
@@ -71,12 +62,12 @@ BATCH = {
 }
 
 STORY: tuple[tuple[int, e.Event, str], ...] = (
-    (1, e.ServerStarted("0.4.0", SETTINGS), ""),
+    (1, e.ServerStarted("0.4.0", BOUNDED), ""),
     (2, e.BatchSubmitted("bat_a", ["tsk_a"]), "client"),
     (
         3,
         e.TaskSubmitted(
-            "tsk_a", "ann", "echo", "builtin", 1, params={"n": 1}, key="k", batch="bat_a"
+            "tsk_a", "ann", "echo", "builtin", 1, params={"n": 1}, plan=Plan(key="k", batch="bat_a")
         ),
         "client",
     ),
@@ -98,15 +89,5 @@ def records() -> list[e.Record]:
     ]
 
 
-def main() -> None:
-    """Write the lines."""
-    digest = bytes(32)
-    for record in records():
-        body = encode(record)
-        digest = blake2b(digest + body, digest_size=32).digest()
-        line = {"digest": digest.hex(), "body": body.decode()}
-        sys.stdout.write(json.dumps(line) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    write(records())

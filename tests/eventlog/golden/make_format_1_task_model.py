@@ -3,39 +3,28 @@
 Run once, when they were added, and kept to show how; `STORY` is what the file must read as. The
 file is the contract: it is not made again when the code changes.
 
-    python tests/eventlog/golden/make_format_1_task_model.py > tests/eventlog/golden/format_1_task_model.jsonl
-
-Each line holds a body as the log keeps it and its digest.
+    PYTHONPATH=tests python tests/eventlog/golden/make_format_1_task_model.py > tests/eventlog/golden/format_1_task_model.jsonl
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from hashlib import blake2b
 from typing import Any
 
-from rota.domain import events as e
-from rota.eventlog.codec import encode
+from eventlog.golden.lines import HOOK, SECOND, SETTINGS, write
 
-SETTINGS: dict[str, Any] = {
-    "queued": 1000,
-    "queued_per_agent": 100,
-    "inflight": 20,
-    "inflight_per_agent": 10,
-    "push": 4,
-    "result_ttl_s": 86400,
-    "strategy": "fair-fifo",
+from rota.domain import events as e
+from rota.domain.plan import Plan
+
+TYPED: dict[str, Any] = {
+    **SETTINGS,
     "types": {"scan": 2},
     "per_key": 1,
     "aging_ms": 60_000,
 }
-HOOK = "https://example.com/hook"
 AT = 1_794_800_000_000_000
-SECOND = 1_000_000
 
 STORY: tuple[tuple[e.Event, str, int], ...] = (
-    (e.ServerStarted("0.2.0", SETTINGS, 0, True), "", 0),
+    (e.ServerStarted("0.2.0", TYPED, 0, True), "", 0),
     (e.SchedulerPaused("started paused"), "", 0),
     (e.BatchSubmitted("bat_a", ["tsk_a", "tsk_b"], "native", 1, HOOK, "order-7", "d1"), "ann", 0),
     (
@@ -46,9 +35,11 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
             executor="web",
             position=1,
             ref="first",
-            batch="bat_a",
-            parallelism=1,
-            retry={"kind": "fixed", "max_attempts": 3, "retry_on": ["timeout", "status:5xx"]},
+            plan=Plan(
+                batch="bat_a",
+                parallelism=1,
+                retry={"kind": "fixed", "max_attempts": 3, "retry_on": ["timeout", "status:5xx"]},
+            ),
         ),
         "ann",
         0,
@@ -70,25 +61,27 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
             timeout_ms=30_000,
             on_interrupt="fail",
             waits=["tsk_a"],
-            key="shop",
-            batch="bat_a",
-            parallelism=1,
-            depends={"first": "tsk_a"},
-            retry={
-                "kind": "quadratic",
-                "base_ms": 500,
-                "multiplier": 1.5,
-                "jitter_ms": 100,
-                "max_ms": 9000,
-                "max_attempts": 4,
-            },
-            queue_timeout_ms=300_000,
-            not_before=AT + 60 * SECOND,
-            preempt=True,
-            idempotency="once",
-            digest="d2",
-            dedup="basket",
-            dedup_until=AT + 900 * SECOND,
+            plan=Plan(
+                key="shop",
+                batch="bat_a",
+                parallelism=1,
+                depends={"first": "tsk_a"},
+                retry={
+                    "kind": "quadratic",
+                    "base_ms": 500,
+                    "multiplier": 1.5,
+                    "jitter_ms": 100,
+                    "max_ms": 9000,
+                    "max_attempts": 4,
+                },
+                queue_timeout_ms=300_000,
+                not_before=AT + 60 * SECOND,
+                preempt=True,
+                idempotency="once",
+                digest="d2",
+                dedup="basket",
+                dedup_until=AT + 900 * SECOND,
+            ),
         ),
         "ann",
         0,
@@ -125,7 +118,13 @@ STORY: tuple[tuple[e.Event, str, int], ...] = (
     (e.TaskCancelled("tsk_b", "writer", "ready", "replaced by tsk_z", "replaced"), "ann", 0),
     (e.BatchFinished("bat_a", 1, 0, 1), "", 0),
     (e.TaskSubmitted("tsk_c", "writer", "echo", "builtin", 1, waits=["tsk_d"]), "", 0),
-    (e.TaskSubmitted("tsk_e", "crawler", "echo", "builtin", 2, not_before=AT + SECOND), "", 0),
+    (
+        e.TaskSubmitted(
+            "tsk_e", "crawler", "echo", "builtin", 2, plan=Plan(not_before=AT + SECOND)
+        ),
+        "",
+        0,
+    ),
 )
 
 
@@ -137,15 +136,5 @@ def records() -> list[e.Record]:
     ]
 
 
-def main() -> None:
-    """Write the lines."""
-    digest = bytes(32)
-    for record in records():
-        body = encode(record)
-        digest = blake2b(digest + body, digest_size=32).digest()
-        line = {"digest": digest.hex(), "body": body.decode()}
-        sys.stdout.write(json.dumps(line) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    write(records())

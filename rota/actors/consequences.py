@@ -1,0 +1,261 @@
+"""Who hears of which fact, and when.
+
+One table of what follows from an event: what other actors are told as soon as it is recorded
+(decisions inside), and what is set off once it is durable (effects outside). Every actor records;
+none has to know who cares. What is due at a moment is another table (`moments`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from rota.actors import messages as m
+from rota.actors.log_rate import LogRate
+from rota.domain import events as e
+from rota.domain.delivery import delivery_id
+from rota.domain.task import READY, WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykka import ActorRef
+
+    from rota.actors.archive import Archive
+    from rota.actors.journal import Journal
+    from rota.actors.moments import Moments
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+    from rota.projections.state import State
+
+
+logger = logging.getLogger("rota.webhook")
+
+FAILED_LINES_MAX = 20
+FAILED_LINES_SPAN_S = 60.0
+HOST_CHARS_MAX = 253
+
+
+class Hearers(Protocol):
+    """The actors of a shard."""
+
+    admission: ActorRef[Any]
+    dependents: ActorRef[Any]
+    dispatcher: ActorRef[Any]
+    pool: ActorRef[Any]
+    webhook: ActorRef[Any]
+    timer: ActorRef[Any]
+    archive: Archive
+
+
+class Consequences:
+    """The table, for the actors of one shard."""
+
+    def __init__(self, state: State, cast: Hearers, moments: Moments) -> None:
+        self._tasks = state.tasks
+        self._deliveries = state.deliveries
+        self._batches = state.batches
+        self._orders = state.backlog.orders
+        self._due = state.graph.due
+        self._cast = cast
+        self._moments = moments
+        self._failed_lines = LogRate(FAILED_LINES_MAX, FAILED_LINES_SPAN_S)
+
+    def install(self, journal: Journal) -> None:
+        at_once: dict[type[Any], Callable[[Record[Any]], None]] = {
+            e.TaskSubmitted: self._submitted,
+            e.TaskReleased: self._released,
+            e.TaskDelayed: self._scheduled,
+            e.TaskRevived: self._revived,
+            e.AttemptInterrupted: self._interrupted,
+            e.AttemptFailed: self._attempt_failed,
+            e.TaskAssigned: self._assigned,
+            e.TaskSucceeded: self._succeeded,
+            e.TaskFailed: self._failed,
+            e.TaskExpired: self._expired,
+            e.TaskCancelled: self._cancelled,
+            e.AgentResumed: self._agent_released,
+            e.ConfigChanged: self._limits_changed,
+            e.DeliveryFailed: self._deliver_later,
+            e.ClockStepped: self._clock_stepped,
+        }
+        once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
+            e.TaskAssigned: self._start_attempt,
+            e.AttemptInterrupted: self._abort_attempt,
+            e.AttemptFailed: self._abort_attempt,
+            e.BatchFinished: self._batch_finished,
+            e.DeliveryFailed: self._delivery_failed,
+            e.DeliveryAbandoned: self._delivery_failed,
+            e.TaskSucceeded: self._ended,
+            e.TaskFailed: self._ended,
+            e.TaskExpired: self._ended,
+            e.TaskCancelled: self._ended,
+        }
+        journal.on_record |= at_once
+        journal.on_durable |= once_durable
+
+    # -- as soon as it is recorded
+
+    def _submitted(self, record: Record[e.TaskSubmitted]) -> None:
+        task = self._of(record)
+        if task is not None:  # it may be doomed, and gone
+            self._enters(task)
+
+    def _enters(self, task: Task) -> None:
+        """Tell of a task that is new, or lives again."""
+        if task.state is READY:
+            self._queued(task)
+        self._moments.arm_all(task)
+
+    def _queued(self, task: Task) -> None:
+        """Tell of a task that entered its queue; if others are before it in its lane, nothing."""
+        order = self._orders.get(task.agent)
+        if order is not None and order.head(task.lane) is task:
+            self._cast.dispatcher.tell(m.HeadChanged(task.agent, task.lane))
+
+    def _waits(self, task: Task) -> None:
+        """Tell of a task that is back in its queue, and of nothing else that is due."""
+        self._queued(task)
+        self._moments.arm(task, m.EndWait)
+
+    def _released(self, record: Record[e.TaskReleased]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._waits(task)
+
+    def _scheduled(self, record: Record[e.TaskDelayed | e.AttemptFailed]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._moments.arm(task, m.ReleaseTask)
+
+    def _revived(self, record: Record[e.TaskRevived]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._enters(task)
+
+    def _interrupted(self, record: Record[e.AttemptInterrupted]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+            self._waits(task)
+
+    def _attempt_failed(self, record: Record[e.AttemptFailed]) -> None:
+        self._slot_freed(record)
+        self._scheduled(record)
+
+    def _assigned(self, record: Record[e.TaskAssigned]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._moments.arm(task, m.TimeOutAttempt)
+
+    def _slot_freed(self, record: Record[e.TaskFact]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+
+    def _succeeded(self, record: Record[e.TaskSucceeded]) -> None:
+        self._slot_freed(record)
+        self._over(record)
+
+    def _failed(self, record: Record[e.TaskFailed]) -> None:
+        self._slot_freed(record)
+        self._left(record)
+        self._over(record)
+
+    def _expired(self, record: Record[e.TaskExpired]) -> None:
+        self._left(record)
+        self._over(record)
+
+    def _over(self, record: Record[e.TaskFact]) -> None:
+        """Tell whoever waited for the end of a task: its dependents, its batch."""
+        if self._due:
+            self._cast.dependents.tell(m.SettleDependents())
+        task = self._of(record)
+        plan = task.plan if task is not None else None
+        if plan is not None and plan.batch is not None:
+            batch = self._batches.get(plan.batch)
+            if batch is not None and not batch.left:
+                self.finish(batch.id)
+
+    def _left(self, record: Record[e.TaskFact]) -> None:
+        task = self._of(record)
+        if task is not None:
+            self._cast.dispatcher.tell(m.HeadChanged(task.agent, task.lane))
+
+    def _cancelled(self, record: Record[e.TaskCancelled]) -> None:
+        event = record.event
+        if event.was in WAITING:
+            self._left(record)
+        else:
+            self._slot_freed(record)
+        self._over(record)
+
+    def _agent_released(self, record: Record[e.AgentResumed]) -> None:
+        self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))
+
+    def _limits_changed(self, record: Record[e.ConfigChanged]) -> None:
+        del record
+        self._cast.dispatcher.tell(m.LookAgain())
+
+    def _deliver_later(self, record: Record[e.DeliveryFailed]) -> None:
+        delivery = self._deliveries.pending.get(record.event.task)
+        if delivery is not None:
+            self._moments.arm(delivery, m.DeliverCallback)
+
+    def _clock_stepped(self, record: Record[e.ClockStepped]) -> None:
+        del record
+        self._cast.timer.tell(m.DeriveMoments())
+
+    # -- once it is durable
+
+    def _start_attempt(self, record: Record[e.TaskAssigned]) -> None:
+        event = record.event
+        self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
+
+    def _abort_attempt(self, record: Record[e.AttemptInterrupted | e.AttemptFailed]) -> None:
+        event: Any = record.event
+        reason = getattr(event, "error", "") or event.reason
+        self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
+
+    def _batch_finished(self, record: Record[e.BatchFinished]) -> None:
+        event = record.event
+        self._send_callback(event.batch, record.seq)
+
+    def _ended(
+        self, record: Record[e.TaskSucceeded | e.TaskFailed | e.TaskExpired | e.TaskCancelled]
+    ) -> None:
+        event: Any = record.event
+        if type(event) is not e.TaskSucceeded:
+            reason = getattr(event, "error", "") or "cancelled"
+            self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
+        self._send_callback(event.task, record.seq)
+
+    def finish(self, batch_id: str) -> None:
+        """Have a batch finished whose tasks have all ended."""
+        self._cast.admission.tell(m.FinishBatch(batch_id))
+
+    def _delivery_failed(self, record: Record[e.DeliveryFailed | e.DeliveryAbandoned]) -> None:
+        """Log a try that came to nothing; of the address no more than the host is anybody's."""
+        event = record.event
+        subject = self._tasks.get(event.task) or self._batches.get(event.task)
+        host = urlsplit(subject.callback or "").hostname if subject is not None else None
+        self._failed_lines.warn(
+            logger,
+            "the callback of %s to %s was not delivered by try %d (%s); %s",
+            event.task,
+            (host or "its receiver")[:HOST_CHARS_MAX],
+            event.number,
+            f"status {event.status}" if event.status else "no answer",
+            "it was given up" if type(event) is e.DeliveryAbandoned else "it is tried again",
+        )
+
+    def _send_callback(self, subject: str, seq: int) -> None:
+        """Have the callback sent that this end, and no later one, owes."""
+        delivery = self._deliveries.pending.get(subject)
+        if delivery is not None and delivery.id == delivery_id(seq, subject):
+            self._cast.webhook.tell(m.DeliverCallback(subject, delivery.id))
+
+    def _of(self, record: Record[e.TaskFact]) -> Task | None:
+        task_id = record.event.task
+        return self._tasks.by_id.get(task_id) or self._cast.archive.task_here(task_id)

@@ -1,0 +1,23 @@
+"""Where the native API has what a client asks for."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from rota.errors import InvalidRequest
+
+
+def path_of(noun: str, subject: str, verb: str = "") -> str:
+    """Give the path of one thing, or of what is to be done with it."""
+    path = f"/v1/{noun}/{quote(subject, safe='')}"
+    return f"{path}/{verb}" if verb else path
+
+
+def path_of_pause(agent: str | None, action: str | None) -> str:
+    """Name what is paused or resumed. Raises InvalidRequest."""
+    if agent is not None and action is not None:
+        msg = "an agent or a type can be paused, not both at once"
+        raise InvalidRequest(msg, hint="pause one, then the other")
+    if agent is not None:
+        return path_of("agents", agent)
+    return path_of("types", action) if action is not None else "/v1/scheduler"

@@ -1,0 +1,61 @@
+"""Who may be inside: many readers together, or one that changes what they read, alone.
+
+LMDB must have no transaction under way while its map is grown, or its file is closed and opened
+anew. So whoever does that comes in alone: nobody else is let in any more, and those inside are
+waited for. Readers wait for it, but not for long: a file that does not open is a reader's answer,
+too.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rota.errors import LogUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READER_WAITS_S = 2.0
+
+
+class Turnstile:
+    """The way to what is read by many threads and changed by one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._readers = 0
+        self._is_closed = False
+
+    def enter(self) -> None:
+        """Come in to read. Raises LogUnusable."""
+        with self._changed:
+            if self._is_closed and not self._changed.wait_for(self._is_open, READER_WAITS_S):
+                raise LogUnusable("the log is being opened anew", hint="try again later")
+            self._readers += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._readers -= 1
+            if self._is_closed:
+                self._changed.notify_all()
+
+    def _is_open(self) -> bool:
+        return not self._is_closed
+
+    def _is_empty(self) -> bool:
+        return not self._readers
+
+    @contextmanager
+    def alone(self, within_s: float | None = None) -> Iterator[bool]:
+        """Be inside alone; False if somebody did not leave within the time."""
+        with self._changed:
+            self._is_closed = True
+            is_empty = self._changed.wait_for(self._is_empty, within_s)
+        try:
+            yield is_empty
+        finally:
+            with self._changed:
+                self._is_closed = False
+                self._changed.notify_all()

@@ -1,0 +1,127 @@
+"""Tables of the configuration that a scheduler is made of: its limits, and its namespaces.
+
+A namespace says only what is its own; what it leaves out is as in `[scheduler]` and `[server]`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from rota.domain.plan import TIMEOUT_MS_MAX
+from rota.durations import IN_SECONDS
+from rota.setting_names import without_zeros
+
+LIMIT_MAX = 100_000_000
+DEFAULT = "default"
+"""The namespace that is always there, and is meant where none is named."""
+FOR_ALL = ("enabled", "strategy")
+READ: ConfigDict = {
+    "frozen": True,
+    "extra": "forbid",
+    "alias_generator": to_camel,
+    "populate_by_name": True,
+    "hide_input_in_errors": True,
+}
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    ignores_zeros: ClassVar[bool] = True
+
+    model_config = ConfigDict(**READ)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_zeros(cls, data: Any) -> Any:
+        return without_zeros(data) if isinstance(data, dict) else data
+
+
+class SchedulerSettings(Section):
+    """The limits of the PinchTab document; all but `enabled` and `strategy` can be reloaded."""
+
+    enabled: bool = True
+    strategy: Literal["fair-fifo"] = "fair-fifo"
+    max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000
+    max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
+    max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 20
+    max_per_agent_inflight: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=1,
+            le=LIMIT_MAX,
+            validation_alias=AliasChoices(
+                "maxPerAgentInflight",
+                "maxPerAgentFlight",
+                "max_per_agent_inflight",
+                "max_per_agent_flight",
+            ),
+        ),
+    ] = 10
+    result_ttl_sec: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=1,
+            le=LIMIT_MAX,
+            validation_alias=AliasChoices(
+                "resultTTLSec", "resultTtlSec", "result_ttl_sec", "resultTTL", "result_ttl"
+            ),
+            serialization_alias="resultTTLSec",
+        ),
+        IN_SECONDS,
+    ] = 300
+    worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
+    max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=TIMEOUT_MS_MAX)] = 0
+    start_paused: bool = False
+    max_queue_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 1 << 30
+    max_ended_tasks: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
+    max_ended_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 64 << 20
+
+    def said(self) -> dict[str, Any]:
+        """Give what the file says of it, without the defaults."""
+        return self.model_dump(include=self.model_fields_set)
+
+
+class NamespaceSettings(Section):
+    """A scheduler of its own beside the default one: a log in a folder of its own."""
+
+    data_dir: str | None = None
+    tokens: dict[str, str] = {}
+    scheduler: SchedulerSettings = SchedulerSettings()
+
+    @model_validator(mode="after")
+    def _has_only_its_own(self) -> NamespaceSettings:
+        for name in FOR_ALL:
+            if name in self.scheduler.model_fields_set:
+                msg = f"scheduler.{name} is one for all namespaces: set it in [scheduler]"
+                raise ValueError(msg)
+        return self
+
+
+def folder_of(name: str, data_dir: str | Path, own: str | None = None) -> Path:
+    """Give the folder of a namespace's log: its own, or one inside of the default's."""
+    if own is not None:
+        return Path(own)
+    return Path(data_dir) if name == DEFAULT else Path(data_dir) / "namespaces" / name
+
+
+def check_tokens(common: dict[str, str], namespaces: dict[str, NamespaceSettings]) -> None:
+    """See that a token says who it is, and where it may go. Raises ValueError."""
+    seen = {secret: f"server.tokens.{name}" for name, secret in common.items()}
+    for namespace, settings in namespaces.items():
+        for name, secret in settings.tokens.items():
+            where = f"namespaces.{namespace}.tokens.{name}"
+            if name in common:
+                msg = f"{where}: this name is taken by server.tokens.{name}"
+                raise ValueError(msg)
+            if secret in seen:
+                msg = f"{where}: this is the token of {seen[secret]}; each needs one of its own"
+                raise ValueError(msg)
+            seen[secret] = where

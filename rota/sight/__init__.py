@@ -1,0 +1,1 @@
+"""The one way to read: of the present, of what was recorded, and of the past."""

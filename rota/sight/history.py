@@ -1,0 +1,138 @@
+"""What was recorded: pages of records, read from the log in any thread.
+
+Pages are bounded in records and in bytes. A scan for some kinds or one agent looks at a bounded
+number of records and says how far it came; the records of one task are found by their index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.domain.events import TaskSubmitted
+from rota.errors import InvalidRequest, NotFound
+from rota.eventlog.codec import decode
+from rota.eventlog.heading import heading_of
+from rota.eventlog.replay import replay_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rota.eventlog.heading import Heading
+    from rota.eventlog.port import LogReader, Stored
+
+    MaySee = Callable[[str | None], bool]
+
+__all__ = ["ANYTHING", "Page", "Wanted", "batches_of", "records", "records_of", "replay_task"]
+
+SCAN_MAX = 20_000
+SCAN_ROWS = 100
+PAGE_BYTES = 1 << 20
+
+
+class Wanted(NamedTuple):
+    """What a reader wants: records of these kinds, this task and this agent; None is any.
+
+    Of those it gets the ones whose agent it `may_see`: all of them, if that is None.
+    """
+
+    kinds: frozenset[str] | None = None
+    task: str | None = None
+    agent: str | None = None
+    may_see: MaySee | None = None
+
+    def matches(self, about: Heading) -> bool:
+        kind, task, agent = about
+        return (
+            (self.kinds is None or kind in self.kinds)
+            and (self.task is None or task == self.task)
+            and (self.agent is None or agent == self.agent)
+            and (self.may_see is None or self.may_see(agent or None))
+        )
+
+
+ANYTHING = Wanted()
+
+
+class Page(NamedTuple):
+    """Some records; how far was looked for them, whether that is all, and the end of the log."""
+
+    found: list[Stored]
+    next: int
+    is_cut: bool
+    head: int
+
+
+def check_after(after: int, head: int) -> None:
+    """Refuse a seq that the log has not come to. Raises InvalidRequest.
+
+    Nobody can have read that far: the reader knows another log, or this one before it was restored
+    from a copy. Waiting would be silence until the log has caught up, and then a gap.
+    """
+    if after > head:
+        msg = f"the log ends at seq {head}, before {after}"
+        hint = "these are another log's numbers, or this one was restored: begin anew"
+        details = {"after": after, "head": head}
+        raise InvalidRequest(msg, code="seq_beyond_head", details=details, hint=hint)
+
+
+def records(log: LogReader, after: int, limit: int, wanted: Wanted) -> Page:
+    """Give up to `limit` of the records after `after` that are wanted. Raises InvalidRequest."""
+    check_after(after, log.head().seq)
+    if wanted == ANYTHING:
+        found = log.read(after, limit, PAGE_BYTES)
+        after = found[-1].seq if found else after
+    else:
+        found, after = _scan(log, after, limit, wanted)
+    return Page(found, after, bool(found), log.head().seq)
+
+
+def _scan(log: LogReader, after: int, limit: int, wanted: Wanted) -> tuple[list[Stored], int]:
+    """Look through the log for what is wanted; say how far it was looked through."""
+    found: list[Stored] = []
+    looked, size, task, head = 0, 0, wanted.task, log.head().seq
+    while looked < SCAN_MAX:
+        if task is None:
+            page = log.read(after, SCAN_ROWS, PAGE_BYTES)
+        else:
+            page = log.read_task(task, SCAN_ROWS, after, PAGE_BYTES)
+        if not page:
+            return found, max(after, head)
+        for item in page:
+            if not wanted.matches(heading_of(item.body)):
+                continue
+            found.append(item)
+            size += len(item.body)
+            if len(found) == limit or size > PAGE_BYTES:
+                return found, item.seq
+        looked += len(page)
+        after = page[-1].seq
+    return found, after
+
+
+def check_seen(log: LogReader, task_id: str, may_see: MaySee) -> None:
+    """Refuse a task whose first record may not be seen, as if there were none. Raises NotFound."""
+    first = log.read_task(task_id, 1)
+    if not first or not may_see(heading_of(first[0].body).agent or None):
+        raise NotFound("task not found")
+
+
+def records_of(log: LogReader, task_id: str, after: int, limit: int) -> Page:
+    """Give up to `limit` records of one task. Raises NotFound or InvalidRequest."""
+    head = log.head().seq
+    check_after(after, head)
+    found = log.read_task(task_id, limit, after, PAGE_BYTES)
+    if not found and not log.has_task(task_id):
+        raise NotFound("task not found")
+    is_cut = len(found) == limit or sum(len(each.body) for each in found) > PAGE_BYTES
+    return Page(found, found[-1].seq if found else after, is_cut, head)
+
+
+def batches_of(log: LogReader, task_ids: Sequence[str]) -> dict[str, str | None]:
+    """Give the batches of tasks by one record each: a task's history may be long."""
+    found: dict[str, str | None] = {}
+    for task_id in task_ids:
+        first = log.read_task(task_id, 1)
+        born: Any = decode(first[0].body).event if first else None
+        plan = born.plan if isinstance(born, TaskSubmitted) else None
+        found[task_id] = plan.batch if plan is not None else None
+    return found

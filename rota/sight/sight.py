@@ -1,0 +1,291 @@
+"""Whatever is shown to a caller is seen through here.
+
+Of the present: a look at the projections, shown when it is durable (`showing.py`). What has left
+memory, and what was recorded (`history.py`), is read from the log beside the loop. Of the past:
+`past.py`.
+
+A sight is a caller's. All see everything today (`Bridge.sight_for`); one that is limited says by
+`may_see` of which agents. Every task, every record and every list passes it here; a batch is seen
+by whoever may see all of its tasks. The shard as a whole is seen by `seen`, and by nothing else: a
+role that must not see it is to be refused there (`figures` are sums, which name nobody).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.actors.answer import Answer
+from rota.domain.batch import Batch
+from rota.domain.task import Task
+from rota.errors import NotFound
+from rota.sight import history, past
+from rota.sight.feed import read_log
+from rota.sight.figures import figures_of
+from rota.sight.showing import Showing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+
+    from rota.actors.archive import Archive, Depth, Fetched
+    from rota.actors.system import Shard
+    from rota.domain.events import Record
+    from rota.eventlog.port import Head, LogReader
+    from rota.projections.state import State
+    from rota.sight.figures import Figures
+    from rota.sight.history import MaySee, Wanted
+
+T = TypeVar("T")
+Shown = TypeVar("Shown")
+
+SLICE_TASKS = 5000
+"""So many tasks are looked at in one turn of the loop."""
+
+
+class Sight:
+    """What a caller may see of a shard."""
+
+    def __init__(
+        self, shard: Shard, showing: Showing | None = None, may_see: MaySee | None = None
+    ) -> None:
+        """See everything, or what `may_see` allows: it is asked for an agent's name.
+
+        For a record that is no agent's, the shard's own or a batch's, it is asked for None.
+        """
+        self._shard = shard
+        self._showing = showing or Showing(shard)
+        self._may_see = may_see
+
+    def limited_to(self, may_see: MaySee) -> Sight:
+        return Sight(self._shard, self._showing, may_see)
+
+    @property
+    def sees_all(self) -> bool:
+        return self._may_see is None
+
+    def may_see(self, agent: str | None) -> bool:
+        """Whether an agent's tasks and records may be seen."""
+        return self._may_see is None or self._may_see(agent)
+
+    def now(self) -> int:
+        """Give the present moment, by the clock as it is set now."""
+        self._shard.timekeeper.look()
+        return self._shard.journal.now()
+
+    async def readable(self) -> None:
+        """Wait while the state is being rebuilt after a failure, but not for long."""
+        await self._showing.readable()
+
+    async def gathered(
+        self, gather: Callable[[], Awaitable[T]], show: Callable[[T], Shown]
+    ) -> Shown:
+        """Show what takes several turns of the loop to gather, when all of it is durable."""
+        return await self._showing.shown(gather, show)
+
+    # -- tasks and batches
+
+    async def task(self, task_id: str) -> Task:
+        """Give a task, from memory or from the log; not to be shown as it is. Raises NotFound."""
+        found = self._archive.here(task_id)
+        if found is None:
+            fetched = await self._fetched(lambda _: (task_id,), "shown")
+            found = self._archive.either(task_id, fetched)
+        if not isinstance(found, Task) or not self.may_see(found.agent):
+            raise NotFound("task not found")
+        return found
+
+    def is_in_memory(self, task_id: str) -> bool:
+        """Whether a task that was found by `task` is still one that can change."""
+        return task_id in self._shard.state.tasks.by_id
+
+    async def show_task(self, task_id: str, view: Callable[[Task], T]) -> T:
+        """Show a task. Raises NotFound."""
+        return await self._showing.shown(partial(self.task, task_id), view)
+
+    async def show_batch(self, batch_id: str, view: Callable[[Batch, list[Task | None]], T]) -> T:
+        """Show a batch and its tasks. Raises NotFound."""
+        return await self._showing.shown(partial(self._batch, batch_id), lambda found: view(*found))
+
+    async def _batch(self, batch_id: str) -> tuple[Batch, list[Task | None]]:
+        """Give a batch and its tasks, which are bare if they have left memory."""
+
+        def subjects(fetched: Fetched | None) -> Iterable[str]:
+            if self._archive.lacking((batch_id,), fetched):
+                return (batch_id,)
+            found = self._archive.either(batch_id, fetched)
+            return (batch_id, *found.tasks) if isinstance(found, Batch) else (batch_id,)
+
+        fetched = await self._fetched(subjects, "bare")
+        batch = self._archive.either(batch_id, fetched)
+        if not isinstance(batch, Batch):
+            raise NotFound("batch not found")
+        tasks = list(map(self._archive.finder(fetched), batch.tasks))
+        if not self.sees_all and not all(self.may_see(t.agent) for t in tasks if t):
+            raise NotFound("batch not found")
+        return batch, tasks
+
+    async def page(
+        self, is_wanted: Callable[[Task], bool], limit: int, before: int = 0
+    ) -> tuple[list[Task], bool]:
+        """Give the newest tasks before a seq, and whether there are more; of those in memory.
+
+        They are looked through in slices, so that a million do not hold the loop. Show them by
+        `gathered`, and only what is wanted still: the first may have changed before the last slice.
+        """
+        kept, now = self._shard.state.tasks, self.now()
+        tasks = kept.in_order()
+        end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
+        found: list[Task] = []
+        for at in range(end - 1, -1, -1):
+            task = tasks[at]
+            if is_wanted(task) and kept.is_kept(task, now) and self.may_see(task.agent):
+                if len(found) == limit:
+                    return found, True
+                found.append(task)
+            if at % SLICE_TASKS == 0:
+                await asyncio.sleep(0)
+        return found, False
+
+    async def each_task(self, tell: Callable[[Task], object]) -> None:
+        """Go through the tasks in memory, in slices; show what was made of them by `gathered`."""
+        for at, task in enumerate(list(self._shard.state.tasks)):
+            if self.may_see(task.agent):
+                tell(task)
+            if at % SLICE_TASKS == SLICE_TASKS - 1:
+                await asyncio.sleep(0)
+
+    async def failed(self, before: int, limit: int) -> list[tuple[int, Task | None]]:
+        """Give the newest failures before a seq, and the tasks that failed by them as they are.
+
+        None stands for one that is not failed by that any more, or not to be seen.
+        """
+        page = await self._read(lambda log: log.failed_before(before, limit))
+        ids = [task_id for _, task_id in page]
+        find = self._archive.finder(await self._fetched(lambda _: ids, "shown"))
+        tasks = [(seq, find(task_id)) for seq, task_id in page]
+        return [(seq, t if t is not None and self._failed_by(t, seq) else None) for seq, t in tasks]
+
+    def _failed_by(self, task: Task, seq: int) -> bool:
+        return task.ended_seq == seq and self.may_see(task.agent)
+
+    # -- what was recorded
+
+    def wanted(
+        self,
+        kinds: frozenset[str] | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> Wanted:
+        """Say which records are wanted, of those that may be seen: for pages and for streams."""
+        return history.Wanted(kinds, task, agent, self._may_see)
+
+    async def head(self) -> Head:
+        return await self._read(lambda log: log.head())
+
+    async def records(self, after: int, limit: int, wanted: Wanted) -> history.Page:
+        wanted = wanted._replace(may_see=self._may_see)
+        return await self._read(partial(history.records, after=after, limit=limit, wanted=wanted))
+
+    async def records_of(self, task_id: str, after: int, limit: int) -> history.Page:
+        """Give the next records of one task. Raises NotFound."""
+        return await self._read_of(
+            task_id, partial(history.records_of, task_id=task_id, after=after, limit=limit)
+        )
+
+    async def told(
+        self, task_id: str, tell: Callable[[Iterator[Record[Any]]], T], after: int = 0
+    ) -> T:
+        """Give what is made of the records of one task, in a reader's thread. Raises NotFound."""
+        return await self._read_of(
+            task_id, lambda log: tell(history.replay_task(log, task_id, after))
+        )
+
+    async def _read_of(self, task_id: str, read: Callable[[LogReader], T]) -> T:
+        """Read something of one task. Raises NotFound if it may not be seen."""
+        may_see = self._may_see
+        if may_see is None:
+            return await self._read(read)
+
+        def read_allowed(log: LogReader) -> T:
+            history.check_seen(log, task_id, may_see)
+            return read(log)
+
+        return await self._read(read_allowed)
+
+    # -- the past
+
+    async def task_at(self, task_id: str, at: past.Moment) -> Task:
+        """Give a task as it was after a record, or at a moment. Raises a RequestError."""
+        present = await self._present()
+        return await self._read_of(task_id, lambda log: past.task_at(log, present, task_id, at))
+
+    async def followed(self, task_id: str) -> past.Followed:
+        """Give a copy of a task, to be brought up to date by `news_of`. Raises NotFound."""
+        present = await self._present()
+        return await self._read_of(task_id, lambda log: past.Followed(log, present, task_id))
+
+    async def news_of(self, followed: past.Followed) -> AsyncIterator[Record[Any]]:
+        """Give what was recorded of a task since, and bring the copy up to each record."""
+        present = await self._present()
+        for record in await self.told(followed.task.id, list, followed.seq):
+            if record.seq > present.seq:
+                break  # whoever waits for the task is woken by it, too
+            followed.add(record, present.steps)
+            yield record
+
+    async def _present(self) -> past.Present:
+        """Give where the past ends: what is in memory, once that is durable."""
+        await self._showing.readable()
+        await self._showing.settled()
+        now, state = self.now(), self._shard.state
+        return past.Present(state.seq, state.steps.copied(), now)
+
+    # -- the shard itself
+
+    async def seen(self, look: Callable[[State], T]) -> T:
+        """Look at the projections, and give what was seen when it is durable.
+
+        That is the whole of them, whoever asks: here is where a role would be refused it.
+        """
+
+        async def here() -> State:
+            return self._shard.state
+
+        return await self._showing.shown(here, look)
+
+    @property
+    def durable_seq(self) -> int:
+        return self._shard.journal.durable_seq
+
+    def figures(self) -> Figures:
+        """Give how it does at this moment, durable or not: for /health and /metrics."""
+        return figures_of(self._shard)
+
+    # -- beside the loop
+
+    @property
+    def _archive(self) -> Archive:
+        return self._shard.archive
+
+    async def _fetched(
+        self, subjects: Callable[[Fetched | None], Iterable[str]], depth: Depth
+    ) -> Fetched | None:
+        """Read what is not in memory, until nothing is lacking in this very turn of the loop."""
+        fetched: Fetched | None = None
+        while lacking := self._archive.lacking(subjects(fetched), fetched):
+            answer = Answer()
+            self._archive.fetch(
+                lacking,
+                fetched,
+                answer.ok,
+                answer.fail,
+                depth=depth,
+                is_wanted=answer.is_awaited,
+            )
+            fetched = await answer.future
+        return fetched
+
+    async def _read(self, read: Callable[[LogReader], T]) -> T:
+        return await read_log(self._shard, read)
