@@ -23,7 +23,7 @@ from rota.actors.system import Shard
 from rota.actors.timer import TimerActor
 from rota.actors.worker_pool import WorkerPool
 from rota.domain import admission as decide
-from rota.domain import attempts, retry
+from rota.domain import attempts, dependencies, retry
 from rota.domain import events as e
 from rota.domain.attempts import (
     decide_freeing,
@@ -120,7 +120,7 @@ def parents_leave_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def a_delay_ends_with_the_dependencies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dependents, "decide_release", lambda task, _now: decide_release(task, 1 << 62))
-    patch.setattr(dependents, "decide_freeing", lambda task, _now: decide_freeing(task, 1 << 62))
+    patch.setattr(dependencies, "decide_freeing", lambda task, _now: decide_freeing(task, 1 << 62))
 
 
 # -- retries -----------------------------------------------------------------------------------

@@ -105,7 +105,8 @@ class World:
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
-        self._unreadable_odds = self._reads.choice((0.0, 0.0, 0.02, 0.3))
+        self._unreadable_odds = self._reads.choice((0.0, 0.02, 0.3, 0.8))
+        self._unreadable_when_calm = 2
         self.waiting: list[SimReply] = []
         self.acks: dict[str, set[str]] = {}
         self.told: dict[str, int] = {}
@@ -194,8 +195,12 @@ class World:
         return self.rng.choice((0.0, 1.0, self.rng.random()))
 
     def _is_unreadable(self) -> bool:
-        """Draw whether a read of the log fails, while the disk is whole."""
-        return not self.calm and self._reads.random() < self._unreadable_odds
+        """Draw whether a read of the log fails, while the disk is whole; when calm, hardly ever."""
+        if self.calm and not self._unreadable_when_calm:
+            return False
+        is_unreadable = self._reads.random() < self._unreadable_odds
+        self._unreadable_when_calm -= self.calm and is_unreadable
+        return is_unreadable
 
     def refold(self) -> None:
         """Make the model anew from what is durable."""
