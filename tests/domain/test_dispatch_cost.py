@@ -164,7 +164,7 @@ def test_heads_that_come_and_go_under_a_full_key_leave_nothing_behind() -> None:
         assert bench.turns.next() is None
         bench.cancel(name)
         assert bench.turns.next() is None
-    (gate,) = bench.turns._views["push", False]._gates.values()
+    (gate,) = bench.turns._views["push", False]._gates[""].values()
     lanes = gate._lanes["ann"]
     assert len(lanes.heap) + len(lanes.aside["key:shop"]) < 200
 

@@ -73,6 +73,8 @@ SAMPLES: dict[str, Any] = {
     "task_revived": revived(),
     "task_logged": e.TaskLogged("t1", "a1", ["one", "two"]),
     "task_progressed": e.TaskProgressed("t1", "a1", {"percent": 50}),
+    "lease_expired": e.LeaseExpired("t1", "a1", 1, "w", START_US, 9, 0),
+    "lease_ended": e.LeaseEnded("t1", "a1", 1, "w", "released", START_US, 9, 2),
     "result_refused": e.ResultRefused("t1", "a1", 1, "failed"),
     "delivery_succeeded": e.DeliverySucceeded("t1", "a1", "d", 1, 200),
     "delivery_failed": e.DeliveryFailed("t1", "a1", "d", 1, 500, "x", START_US),
@@ -229,7 +231,13 @@ def test_the_samples_are_of_every_kind_that_is_about_a_task() -> None:
 
 
 def test_events_that_say_nothing_of_its_state_leave_a_task_as_it_is() -> None:
-    for kind in ("result_refused", "delivery_succeeded", "delivery_failed"):
+    for kind in (
+        "lease_expired",
+        "lease_ended",
+        "result_refused",
+        "delivery_succeeded",
+        "delivery_failed",
+    ):
         task = in_state(TaskState.RUNNING)
         before = task.to_row()
         evolve(task, e.Record(9, START_US + 5, SAMPLES[kind]))
@@ -287,11 +295,12 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         dedup="x",
         dedup_until=START_US + 8,
         delay_ms=1,
+        requires=["gpu", "ssd"],
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))
     assert (task.plan, task.waits) == (plan, {"t0"})
-    assert task.lane == ("builtin", "echo", "k", "2:b", "2")
+    assert task.lane == ("builtin", "echo", "k", "2:b", "2", "gpu\nssd")
 
 
 def test_the_latest_start_is_when_the_task_started() -> None:

@@ -46,9 +46,20 @@ from rota.domain.dependencies import (
     resolve,
 )
 from rota.domain.dispatch import Turns
+from rota.domain.leases import Lease, decide_lease_expiry
 from rota.domain.notes import LEVELS, decide_notes
 from rota.domain.retry import RetryPolicy
-from rota.domain.task import BLOCKED, FAILED, IN_FLIGHT, ORDERLY, READY, SCHEDULED, TERMINAL, Task
+from rota.domain.task import (
+    BLOCKED,
+    FAILED,
+    IN_FLIGHT,
+    ORDERLY,
+    READY,
+    RELEASED,
+    SCHEDULED,
+    TERMINAL,
+    Task,
+)
 from rota.errors import IllegalMove, RequestError
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import encode, subject_of
@@ -314,7 +325,7 @@ class _Play:
         moves = [self.submit] * 6 + [self.assign] * 7 + [self.begin] * 4 + [self.end] * 6
         moves += [self.cancel, self.expire, self.deliver, self.deliver, self.time_out]
         moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
-        moves += [self.revive, self.note, self.end_wait, self.preempt, self.pause]
+        moves += [self.revive, self.note, self.end_wait, self.end_lease, self.preempt, self.pause]
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
         moves += [self.sleep] * (self._dice.random() < 0.05)
         moves += [self.step_clock] * (self._dice.random() < 0.3)
@@ -365,6 +376,7 @@ class _Play:
             key=dice.choice([None, "key-1", "key-2"]),
             retry=dice.choice([None, policy.to_dict(), policy.to_dict()]),
             queue_timeout_ms=dice.choice([None, None, dice.randrange(1, 5000)]),
+            requires=dice.choice([None, None, ["gpu"]]),
             not_before=dice.choice([None, None, self._at + dice.randrange(6_000_000)]),
             delay_ms=dice.choice([None, None, dice.randrange(6000)]),
             preempt=dice.random() < 0.3,
@@ -566,7 +578,8 @@ class _Play:
             if slots.total < limits.inflight:
                 task = lent
         if task is not None:
-            self.record(decide_assignment(task), cause=task.created_seq)
+            lease = (f"worker-{self._dice.randrange(3)}", 30_000) if task is lent else ()
+            self.record(decide_assignment(task, *lease), cause=task.created_seq)
             self._late.append((task.id, task.attempt, task.token))
 
     def preempt(self) -> None:
@@ -610,6 +623,19 @@ class _Play:
             task = self.state.tasks.get(task_id)
             if task is not None:
                 self.record(self._result(task, attempt, token))
+
+    def end_lease(self) -> None:
+        """Let a worker be silent for too long, or give its task back after it was heard of."""
+        task = next((t for t in self.state.tasks if t.is_leased), None)
+        if task is None:
+            return
+        lease = Lease(task, self._at)
+        if self._dice.random() < 0.5:
+            self.record(*decide_lease_expiry(task, lease, self._at + 1), cause=task.token)
+        else:
+            lease.extend(self._at, None)
+            ended = lease.ended(task.attempt, RELEASED, self._at)
+            self.record(*ended, *decide_interruption(task, RELEASED), cause=task.token)
 
     def note(self) -> None:
         task = self.pick(*IN_FLIGHT)
@@ -685,7 +711,7 @@ class _Play:
             self.interrupt("server restarted")
 
     def interrupt(self, reason: str) -> None:
-        for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
+        for task in [t for t in self.state.tasks if t.state in IN_FLIGHT and not t.is_leased]:
             self.record(*decide_interruption(task, reason))
 
 
