@@ -110,7 +110,7 @@ class DispatcherActor(CooperativeActor):
         elif kind is LendTasks:
             self._line_up(message)
         elif kind is LeaveLine:
-            self._leave(message.reply)
+            self._leave(message.waiting_for)
         else:
             self._on_order(message)
         if not self.actor_inbox.queue:  # whoever decides has heard all the news
@@ -211,6 +211,9 @@ class DispatcherActor(CooperativeActor):
     def waits(self, worker: str) -> bool:
         return self._lending.waits(worker)
 
+    def waiter_for(self, reply: AwaitedReply) -> Waiter | None:
+        return self._lending.by_reply(reply)
+
     def _tell_self(self, message: Any) -> None:
         if not self.stopped:
             self.actor_ref.tell(message)
@@ -223,15 +226,18 @@ class DispatcherActor(CooperativeActor):
 
     def _leave(self, reply: AwaitedReply) -> None:
         """Answer one that waits no longer; one that was given something is answered already."""
-        waiter = self._lending.by_reply(reply)
+        waiter = self.waiter_for(reply)
         if waiter is not None and not waiter.given:
             self._dismiss(waiter)
-            reply.ok([])
+            if reply.is_awaited():
+                reply.ok([])
 
     def send_away(self, failure: RotaError | None) -> None:
         """Answer all who wait: there is nothing for them, or nothing can be done."""
         for waiter in self._lending.all():
             self._dismiss(waiter)
+            if not waiter.reply.is_awaited():
+                continue
             if failure is not None:
                 waiter.reply.fail(failure)
             elif not waiter.given:

@@ -228,9 +228,9 @@ class LendTasks(NamedTuple):
 
 
 class LeaveLine(NamedTuple):
-    """A worker waits no longer; if it was given nothing yet, its reply is empty."""
+    """Who waits for this reply waits no longer; if it was given nothing yet, that is empty."""
 
-    reply: AwaitedReply
+    waiting_for: AwaitedReply
 
 
 class LetKeysGo(NamedTuple):

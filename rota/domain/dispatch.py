@@ -187,7 +187,7 @@ class View:
             gates = self._gates[requires] = {}
         gate = gates.get(name)
         if gate is None:
-            gate = gates[name] = Gate(self._hall, shared)
+            gate = gates[name] = Gate(self._hall, shared, is_lent=side_of(lane) == PULL)
         gate.head_changed(agent, lane, head)
         if gate.is_empty:
             del gates[name]

@@ -68,10 +68,11 @@ class AgentLanes:
 class Gate:
     """The lanes behind one combination of shared limits."""
 
-    __slots__ = ("_blocked", "_hall", "_heard", "_lanes", "_open", "_roomy", "limits")
+    __slots__ = ("_blocked", "_hall", "_heard", "_is_lent", "_lanes", "_open", "_roomy", "limits")
 
-    def __init__(self, hall: Hall, limits: tuple[str, ...]) -> None:
+    def __init__(self, hall: Hall, limits: tuple[str, ...], *, is_lent: bool) -> None:
         self.limits = limits
+        self._is_lent = is_lent
         self._hall = hall
         self._heard = hall.freed.told
         self._lanes: dict[str, AgentLanes] = {}
@@ -125,7 +126,7 @@ class Gate:
         else:
             back = [limit for limit in lanes.aside if limit in self._roomy]
         for limit in back:
-            if self._hall.caps.has_room(limit):
+            if self._has_room(limit):
                 for place in lanes.aside[limit]:
                     heappush(lanes.heap, place)
                 self._clear_aside(agent, lanes, limit)
@@ -163,8 +164,14 @@ class Gate:
             heapify(places)
 
     def _full_own(self, lane: Lane) -> str | None:
+        for limit in self._hall.caps.of_lane(lane).own:
+            if not self._has_room(limit):
+                return limit
+        return None
+
+    def _has_room(self, limit: str) -> bool:
         caps = self._hall.caps
-        return caps.full_one(caps.of_lane(lane).own)
+        return caps.has_room(limit) and not (self._is_lent and limit in caps.kept)
 
     # -- what waits for a key or a batch
 
@@ -193,7 +200,7 @@ class Gate:
         have been given another task meanwhile, and stand behind the next of the line.
         """
         line = self._blocked.get(limit)
-        while line is not None and self._hall.caps.has_room(limit):
+        while line is not None and self._has_room(limit):
             standing = line.first()
             if standing is None:
                 self._blocked.pop(limit, None)

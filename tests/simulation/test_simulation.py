@@ -46,6 +46,7 @@ REACHED = [
     "doomed",
     "preempted",
     "unread",
+    "lent",
     "replaced",
     "duplicate",
     "deduplicated",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from support.sim_browsers import Browsers
 from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
+from support.sim_workers import Leases
 from support.wishes import flat
 
 from rota.domain import events as e
@@ -31,7 +32,8 @@ FINAL = {"succeeded", "failed", "cancelled", "rejected"}
 FLYING = {"assigned", "running"}
 INTERRUPTIONS_MAX = 5
 STEP_US = 500_000
-BLAMELESS = {"shutdown", "log failed", "preempted", "results not read"}
+BLAMELESS = {"shutdown", "log failed", "preempted", "results not read", "released"}
+OF_LEASES = {"lease_expired", "lease_ended"}
 
 _WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
 _FLIES = {
@@ -129,7 +131,8 @@ class ModelTask:
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
             self.caps = tuple(caps)
-            self.lane = (event.executor, *caps, event.priority if event.preempt else None)
+            requires = tuple(event.requires or ())
+            self.lane = (event.executor, *caps, event.priority if event.preempt else None, requires)
             self.state = "ready"
 
     @property
@@ -139,7 +142,7 @@ class ModelTask:
 
     @property
     def is_pull(self) -> bool:
-        """Whether it waits for a worker, of whom there are none."""
+        """Whether it waits for a worker."""
         return self.lane[:1] == ("pull",)
 
 
@@ -169,9 +172,10 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers)}
+        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Leases)}
         self.refusals: Refusals = rules[Refusals]
         self.browsers: Browsers = rules[Browsers]
+        self.leases: Leases = rules[Leases]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -328,7 +332,7 @@ class Model:
             self._moved(record, kind, exact=exact)
         elif kind in ("task_submitted", "task_rejected"):
             self._born(record, kind)
-        elif kind in NOTES or kind == "result_refused":
+        elif kind in NOTES or kind in OF_LEASES or kind == "result_refused":
             self._told(record, kind)
         else:
             self._setting(event)
@@ -516,9 +520,11 @@ class Model:
         self.seen["unread"] += event.reason == "results not read"
         if event.reason == "preempted":
             self._preemption(task, event)
-        elif (task.event.on_interrupt == "fail" and task.state == "running") or (
-            event.reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX
-        ):
+        elif (
+            task.event.on_interrupt == "fail"
+            and event.reason != "released"
+            and (task.state == "running" or event.reason == "lease expired")
+        ) or (event.reason not in BLAMELESS and task.interruptions + 1 >= INTERRUPTIONS_MAX):
             self.then.append(("task_failed", task.id))
 
     def _preemption(self, victim: ModelTask, event: e.AttemptInterrupted) -> None:
@@ -553,7 +559,7 @@ class Model:
         for other in self.ready[task.agent].values():
             if other.lane == task.lane and other is not victim and self.rank(other) < rank:
                 self.violated(f"{task.id} overtook {other.id}, which is ahead of it in its lane")
-        if exact and victim is None:
+        if exact and victim is None and not task.is_pull:
             self.exact += 1
             turn = self.choice()
             if turn is not task:

@@ -50,7 +50,7 @@ class Work:
             "deadline": rng.choice((0.0, 0.1, 0.5)),
             "timeout": rng.choice((0.0, 0.2, 0.6)),
             "callback": rng.choice((0.0, 0.2, 0.6)),
-            "pull": rng.choice((0.0, 0.0, 0.1, 0.3)),
+            "pull": rng.choice((0.0, 0.0, 0.3, 0.7)),
             "interrupt": rng.choice((0.0, 0.1, 0.4)),
             "fails": rng.choice((0.05, 0.3, 0.6)),
             "depends": rng.choice((0.0, 0.2, 0.6)),
@@ -96,6 +96,7 @@ class Work:
             ended=rng.choice((0, 1, 5, 1000)),
             ended_bytes=rng.choice((0, 2500, 20_000)),
             browsers=rng.choice((0, 1, 2, 5)) if self.odds["browsing"] else 0,
+            sticky_ms=rng.choice((0, 0, 500)),
         )
 
     # -- one task ------------------------------------------------------------------------------
@@ -123,6 +124,8 @@ class Work:
             preempt=self.is_drawn("preempt"),
             dialect="browseros" if rng.random() < 0.1 else "native",
         )
+        if command.executor == "pull" and rng.random() < 0.2:
+            command = changed(command, requires=["gpu"])
         if not is_item:
             command = self._keyed(command, params)
             if self.is_drawn("depends"):

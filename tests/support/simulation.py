@@ -24,6 +24,7 @@ from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_work import Work
+from support.sim_workers import Workers
 
 from rota.actors import dependents, snapshots, snapshotter
 from rota.actors.failover import Phase
@@ -102,6 +103,7 @@ class World:
         self.model = Model(self.violated)
         self.work = Work(rng)
         self.clients = Clients(self)
+        self.workers = Workers(self)
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
@@ -152,7 +154,12 @@ class World:
             "stop": rng.choice((0, 0.05)),
             "clock": odds["clock"],
             "look": 3 * odds["clock"],
+            "work": 4 if odds["pull"] else 0,
         }
+
+    def _do_work(self) -> None:
+        if not self.draining:
+            self.workers.move()
 
     # -- what the parts need -------------------------------------------------------------------
 
@@ -301,6 +308,7 @@ class World:
         self.counts["snapshot"] = max(self.counts["snapshot"], len(self.log.load_snapshots()))
         self.shard.vanish()
         self.waiting.clear()
+        self.workers.forget_requests()
         self._events.clear()
         if self.rng.random() < 0.3:
             self._check_replay()
@@ -345,7 +353,7 @@ class World:
             self.violated("the server never finished stopping")
         clean = self.finished and not shard.degraded and self.log.failures == failures
         shard.close()
-        if clean and rebuild(self.log).slots.total:
+        if clean and any(not task.is_leased for task in rebuild(self.log).slots.held()):
             self.violated("after an orderly stop there are tasks in flight")
         self._bury()
         self.boot()
@@ -385,6 +393,7 @@ class World:
         if self.shard.mending.is_due:
             return
         self.model.at_rest()
+        self.workers.at_rest()
         self.check_kept()
 
     def _do_loop(self) -> None:
