@@ -118,7 +118,6 @@ class LeasesActor(CooperativeActor):
         self._heap: list[tuple[int, int]] = []
         self.workers = workers
         self.live: dict[int, Lease] = {}
-        self._derive()
 
     def on_receive(self, message: Any) -> None:
         self._keep_time()
