@@ -162,6 +162,7 @@ class Consequences:
         if worker is not None:
             event: Any = record.event
             how = getattr(event, "code", None) or getattr(event, "reason", None) or "ended"
+            how = "cancelled" if type(event) is e.TaskCancelled else how
             attempt = getattr(event, "attempt", task.attempt)
             self._cast.leases.tell(m.LeaseOver(task.id, task.token, attempt, how))
 
