@@ -37,6 +37,7 @@ from rota.wording import API_PATH, HTTP_URL, NAMESPACE, RETRY_ON, UNKNOWN, all_w
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
 REASON_CHARS_MAX = 500
+ERROR_CHARS_MAX = 4000
 URL_CHARS_MAX = 2048
 PRIORITY_MAX = 1_000_000
 PINCHTAB_BATCH_MAX = 50
@@ -279,6 +280,7 @@ class Settings(Section):
             queued_bytes=s.max_queue_bytes,
             ended=s.max_ended_tasks,
             ended_bytes=s.max_ended_bytes,
+            sticky_ms=s.sticky_ms,
         )
 
     def rules(self) -> Rules:

@@ -13,12 +13,14 @@ from rota.actors.admission import AdmissionActor
 from rota.actors.agent_queue import QueueActor
 from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
+from rota.actors.leases import LeasesActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
 from rota.actors.stand_ins import Door
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
 from rota.actors.worker_pool import WorkerPool
+from rota.actors.workers import Workers
 from rota.errors import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from rota.errors import Unfolded
     from rota.executors.port import AttemptRunner
 
-SINGLES = ("timer", "dependents", "pool", "webhook", "admission", "dispatcher")
+SINGLES = ("timer", "dependents", "pool", "leases", "webhook", "admission", "dispatcher")
 
 
 class Outside(NamedTuple):
@@ -59,6 +61,7 @@ class Cast:
 
     dispatcher: ActorRef[Any]
     dependents: ActorRef[Any]
+    leases: ActorRef[Any]
     admission: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
@@ -69,6 +72,7 @@ class Cast:
         """Tell `unfolded` of a fact that could not be folded."""
         self.stopping = False
         self.unfolded = unfolded
+        self.workers = Workers()
         self.queues = Queues(self._start_queue)
         self._outside = outside
         self._is_shut = False
@@ -88,7 +92,18 @@ class Cast:
             moments.all,
             outside.look,
         )
-        self.dispatcher = DispatcherActor.start(runtime, journal)
+        self.leases = LeasesActor.start(
+            runtime,
+            journal,
+            archive=archive,
+            resend=self._lend_again,
+            call_at=host.call_at,
+            draw=outside.draw,
+            workers=self.workers,
+        )
+        self.dispatcher = DispatcherActor.start(
+            runtime, journal, self.leases, self.workers, host.call_at
+        )
         self.dependents = DependentsActor.start(runtime, journal, host.call_soon)
         self.pool = WorkerPool.start(
             runtime,
@@ -137,6 +152,9 @@ class Cast:
     def _start_again(self, message: Any) -> None:
         self.pool.tell(message)
 
+    def _lend_again(self, message: Any) -> None:
+        self.leases.tell(message)
+
     def _queue_again(self, agent: str, message: Any) -> None:
         self.queue(agent).tell(message)
 
@@ -167,9 +185,13 @@ class Cast:
 
     def retire(self, reason: str) -> None:
         """Stop the actors, and tell whoever still waits for one of them."""
+        failure = self._journal.failure or StorageUnavailable(reason)
+        dispatcher = body_of(self.dispatcher)
+        if isinstance(dispatcher, DispatcherActor):
+            dispatcher.send_away(failure)
         for ref in (actors := list(dict.fromkeys([*self.singles(), *self.queues.values()]))):
             for message in body_of(ref).actor_inbox.queue:
                 reply = getattr(message, "reply", None)
                 if reply is not None:
-                    reply.fail(self._journal.failure or StorageUnavailable(reason))
+                    reply.fail(failure)
         retire(actors)

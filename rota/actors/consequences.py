@@ -43,6 +43,7 @@ class Hearers(Protocol):
     admission: ActorRef[Any]
     dependents: ActorRef[Any]
     dispatcher: ActorRef[Any]
+    leases: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -137,7 +138,7 @@ class Consequences:
     def _interrupted(self, record: Record[e.AttemptInterrupted]) -> None:
         task = self._of(record)
         if task is not None:
-            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+            self._free(record, task)
             self._waits(task)
 
     def _attempt_failed(self, record: Record[e.AttemptFailed]) -> None:
@@ -152,7 +153,17 @@ class Consequences:
     def _slot_freed(self, record: Record[e.TaskFact]) -> None:
         task = self._of(record)
         if task is not None:
-            self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane))
+            self._free(record, task)
+
+    def _free(self, record: Record[e.TaskFact], task: Task) -> None:
+        """Tell of a slot that was given back, and of the lease that it ends."""
+        worker = task.worker
+        self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane, worker))
+        if worker is not None:
+            event: Any = record.event
+            how = getattr(event, "code", None) or getattr(event, "reason", None) or "ended"
+            attempt = getattr(event, "attempt", task.attempt)
+            self._cast.leases.tell(m.LeaseOver(task.id, task.token, attempt, how))
 
     def _succeeded(self, record: Record[e.TaskSucceeded]) -> None:
         self._slot_freed(record)
@@ -211,7 +222,8 @@ class Consequences:
 
     def _start_attempt(self, record: Record[e.TaskAssigned]) -> None:
         event = record.event
-        self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
+        if event.worker is None:  # else whoever came for it is told
+            self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
 
     def _abort_attempt(self, record: Record[e.AttemptInterrupted | e.AttemptFailed]) -> None:
         event: Any = record.event

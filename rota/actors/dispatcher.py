@@ -1,8 +1,9 @@
 """The dispatcher: gives slots away.
 
-In: news of heads, freed slots, pauses, limits. Out: `task_assigned`, `task_expired` (of whose turn
-came too late), `task_failed` (of a start while all browsers run), `attempt_interrupted` (of who
-makes room for a task that may pre-empt), `type_paused`, `scheduler_paused` and their likes. Keeps
+In: news of heads, freed slots, pauses, limits; workers that want tasks. Out: `task_assigned`,
+`task_expired` (of whose turn came too late), `task_failed` (of a start while all browsers run),
+`attempt_interrupted` (of who makes room for a task that may pre-empt), `type_paused`,
+`scheduler_paused` and their likes. Keeps
 that no cap is ever exceeded: it asks `Turns` for one task at a time and records each assignment,
 which the slots count, before it asks for the next.
 """
@@ -15,6 +16,10 @@ from rota.actors.messages import (
     AgentReleased,
     Drain,
     HeadChanged,
+    LeasesGranted,
+    LeaveLine,
+    LendTasks,
+    LetKeysGo,
     PauseScheduler,
     PauseType,
     SlotFreed,
@@ -30,22 +35,51 @@ from rota.domain.attempts import (
 )
 from rota.domain.browsers import START, decide_browser
 from rota.domain.dispatch import Turns
-from rota.errors import RequestError
+from rota.domain.lending import Lending, Waiter
+from rota.errors import QueueFull, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykka import ActorRef
+
     from rota.actors.journal import Journal
+    from rota.actors.messages import AwaitedReply
     from rota.actors.runtime import Runtime
+    from rota.actors.workers import Workers
     from rota.domain.task import Task
+    from rota.errors import RotaError
+
+WAITING_MAX = 10_000
+"""So many requests of workers may wait."""
 
 
 class DispatcherActor(CooperativeActor):
     """Decides whose turn it is."""
 
-    def __init__(self, runtime: Runtime, journal: Journal) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        leases: ActorRef[Any],
+        workers: Workers,
+        call_at: Callable[[int, Callable[[], None]], Any],
+    ) -> None:
+        """Tell `leases` of what workers were given; be woken by `call_at`.
+
+        Who comes for tasks is noted in `workers`.
+        """
         super().__init__(runtime)
         self._journal = journal
         self._draining = False
         self._turns = self._derive()
+        self._call_at = call_at
+        self._leases = leases
+        self._workers = workers
+        self._lending = Lending(self._turns)
+        self._served: dict[Waiter, None] = {}  # who was given something in this run
+        self._impatient: list[Waiter] = []  # who is answered at the end of it in any case
+        self._is_keeping = False
 
     def _derive(self) -> Turns:
         state = self._journal.state
@@ -61,36 +95,60 @@ class DispatcherActor(CooperativeActor):
     def reset(self) -> None:
         self.subject = ""
         self._turns = self._derive()
+        self._lending.rebase(self._turns)
 
     def on_receive(self, message: Any) -> None:
         kind = type(message)
         if kind is HeadChanged:
             self._turns.head_changed(message.agent, message.lane)
+            self._lending.head_changed(message.agent, message.lane)
         elif kind is SlotFreed:
-            self._turns.freed(message.agent, message.lane)
+            self._freed(message)
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
-        elif kind is Drain:
-            self._draining = True
-        elif kind is PauseType:
-            self._pause_type(message)
-        elif kind is PauseScheduler:
-            self._pause_scheduler(message)
+            self._lending.eased()
+        elif kind is LendTasks:
+            self._line_up(message)
+        elif kind is LeaveLine:
+            self._leave(message.reply)
+        else:
+            self._on_order(message)
         if not self.actor_inbox.queue:  # whoever decides has heard all the news
             self._dispatch()
             self._preempt()
 
+    def _on_order(self, message: Any) -> None:
+        """Do what comes seldom."""
+        if type(message) is LetKeysGo:
+            self._let_keys_go()
+        elif type(message) is Drain:
+            self._draining = True
+            self.send_away(None)
+        elif type(message) is PauseType:
+            self._pause_type(message)
+        elif type(message) is PauseScheduler:
+            self._pause_scheduler(message)
+
     def _dispatch(self) -> None:
         if self._turns.limits is not self._journal.state.control.limits:
             self.reset()
-        turns = self._turns
-        while self._may_dispatch() and (task := turns.next()) is not None:
+        turns, lending = self._turns, self._lending
+        while self._may_dispatch() and (found := lending.next()) is not None:
+            task, waiter = found
             self.subject = task.id
+            if waiter is not None and not waiter.reply.is_awaited():
+                self._dismiss(waiter)
+                continue
             if self._is_over(task):
                 continue
-            self._journal.record(decide_assignment(task), cause=task.created_seq)
+            if waiter is None:
+                self._journal.record(decide_assignment(task), cause=task.created_seq)
+            else:
+                self._lend(task, waiter)
             turns.given(task)
         self.subject = ""
+        if self._served or self._impatient:
+            self._answer_workers()
 
     def _is_over(self, task: Task) -> bool:
         """End a task whose time has run out, or who may not start a browser, as its turn comes."""
@@ -105,6 +163,7 @@ class DispatcherActor(CooperativeActor):
         if event is not None:
             self._journal.record(event)
             self._turns.head_changed(task.agent, task.lane)
+            self._lending.head_changed(task.agent, task.lane)
         return event is not None
 
     def _may_dispatch(self) -> bool:
@@ -127,6 +186,95 @@ class DispatcherActor(CooperativeActor):
                 self._turns.freed(task.agent, victim.lane)
                 self._turns.given(task)
         self.subject = ""
+
+    # -- workers
+
+    def _line_up(self, message: LendTasks) -> None:
+        """Let a worker wait for its turn; it has to be answered before `wait_us` is over."""
+        wants, reply = message.wants, message.reply
+        if self._draining:
+            reply.ok([])
+            return
+        if len(self._lending) >= WAITING_MAX:
+            full = QueueFull(f"{WAITING_MAX} workers wait already", code="too_many_waiting")
+            reply.fail(full)
+            return
+        self._workers.came(wants, self._journal.now())
+        waiter = Waiter(wants, reply)
+        self._lending.join(waiter)
+        if message.wait_us:
+            at = self._journal.now() + message.wait_us
+            waiter.timer = self._call_at(at, lambda: self._tell_self(LeaveLine(reply)))
+        else:
+            self._impatient.append(waiter)
+
+    def waits(self, worker: str) -> bool:
+        return self._lending.waits(worker)
+
+    def _tell_self(self, message: Any) -> None:
+        if not self.stopped:
+            self.actor_ref.tell(message)
+
+    def _dismiss(self, waiter: Waiter) -> None:
+        self._lending.leave(waiter)
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+
+    def _leave(self, reply: AwaitedReply) -> None:
+        """Answer one that waits no longer; one that was given something is answered already."""
+        waiter = self._lending.by_reply(reply)
+        if waiter is not None and not waiter.given:
+            self._dismiss(waiter)
+            reply.ok([])
+
+    def send_away(self, failure: RotaError | None) -> None:
+        """Answer all who wait: there is nothing for them, or nothing can be done."""
+        for waiter in self._lending.all():
+            self._dismiss(waiter)
+            if failure is not None:
+                waiter.reply.fail(failure)
+            elif not waiter.given:
+                waiter.reply.ok([])
+
+    def _lend(self, task: Task, waiter: Waiter) -> None:
+        wants = waiter.wants
+        event = decide_assignment(task, wants.worker, wants.lease_ms)
+        record = self._journal.record(event, cause=task.created_seq)
+        waiter.given.append((task.id, record.seq))
+        self._served[waiter] = None
+        if waiter.is_served:
+            self._dismiss(waiter)
+
+    def _answer_workers(self) -> None:
+        """Have those told who were given something, and those who do not wait."""
+        served, self._served = self._served, {}
+        for waiter in served:
+            self._dismiss(waiter)
+            self._leases.tell(LeasesGranted(waiter.wants, tuple(waiter.given), waiter.reply))
+        impatient, self._impatient = self._impatient, []
+        for waiter in impatient:
+            self._leave(waiter.reply)
+
+    def _freed(self, message: SlotFreed) -> None:
+        agent, lane, worker = message
+        sticky_us = self._journal.state.control.limits.sticky_ms * 1000
+        if worker is not None and lane[2] and sticky_us:
+            self._lending.keep(lane[2], worker, self._journal.now() + sticky_us)
+            if not self._is_keeping:
+                self._let_keys_go()
+        self._turns.freed(agent, lane)
+        self._lending.eased()
+
+    def _let_keys_go(self) -> None:
+        """Keep keys no longer than they should be for the workers that had them."""
+        longest_us = self._journal.state.control.limits.sticky_ms * 1000
+        until = self._lending.let_go(self._journal.now(), longest_us)
+        self._is_keeping = until is not None
+        if until is not None:
+            self._call_at(until, lambda: self._tell_self(LetKeysGo()))
+
+    # -- pauses
 
     def _pause_type(self, message: PauseType) -> None:
         name, paused = message.type, self._journal.state.control.paused_types

@@ -61,6 +61,7 @@ class Shard:
     admission = property(lambda self: self.cast.admission)
     dependents = property(lambda self: self.cast.dependents)
     dispatcher = property(lambda self: self.cast.dispatcher)
+    leases = property(lambda self: self.cast.leases)
     pool = property(lambda self: self.cast.pool)
     timer = property(lambda self: self.cast.timer)
     webhook = property(lambda self: self.cast.webhook)
@@ -176,7 +177,7 @@ class Shard:
         )
         reason = LOG_FAILED if resumed else "server restarted"
         for task in tasks:
-            if task.state in IN_FLIGHT:
+            if task.state in IN_FLIGHT and not task.is_leased:
                 self.journal.record(*decide_interruption(task, reason), cause=started.seq)
         if self._start_paused and not resumed and self.state.control.stopped is None:
             self.journal.record(SchedulerPaused("started paused"))
@@ -321,7 +322,7 @@ class Shard:
         self.admission.tell(m.CountRefusals())
         while self.runtime.ready:
             self.runtime.run()
-        for task in [t for t in self.state.tasks if t.state in IN_FLIGHT]:
+        for task in [t for t in self.state.tasks if t.state in IN_FLIGHT and not t.is_leased]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))
         self.cast.retire("the server has stopped")

@@ -22,17 +22,15 @@ from rota.actors.messages import (
     StartAttempt,
     TimeOutAttempt,
 )
+from rota.actors.params import filled_in
 from rota.actors.runtime import CooperativeActor
+from rota.actors.settling import Settling
 from rota.domain.attempts import (
     decide_interruption,
-    decide_next_try,
-    decide_result,
     decide_start,
     decide_timeout,
 )
 from rota.domain.commands import Outcome
-from rota.domain.dependencies import Results, decide_dependents
-from rota.domain.events import AttemptFailed, TaskSucceeded
 from rota.domain.notes import check_token, decide_notes
 from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT, UNREAD
 from rota.errors import InvalidRequest, NotFound, NotWritable, RequestError, RotaError
@@ -40,12 +38,11 @@ from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.events import Event
     from rota.domain.task import Task
     from rota.executors.port import Abort, AttemptRunner
 
@@ -101,7 +98,7 @@ class WorkerPool(CooperativeActor):
         self._archive = archive
         self._resend = resend
         self._call_at = call_at
-        self._draw = draw
+        self._settling = Settling(journal, draw)
         self._draining = False
         self._unread: set[int] = set()  # the tokens of those that pause
         self.running: dict[str, tuple[int, Abort]] = {}
@@ -129,6 +126,8 @@ class WorkerPool(CooperativeActor):
         """Start what is not started, interrupt what nobody runs, abort what should not run."""
         journal = self._journal
         for task in list(journal.state.slots.held()):
+            if task.is_leased:
+                continue
             held = self.running.get(task.id)
             if task.state is ASSIGNED:
                 if task.token <= journal.durable_seq:
@@ -156,7 +155,7 @@ class WorkerPool(CooperativeActor):
         event = decide_start(task, token)
         if task is None or event is None or self._draining:
             return
-        params, lacking = self._params(task, parents)
+        params, lacking = filled_in(self._archive, task, parents)
         if lacking:
 
             def go_on(found: Fetched | RotaError) -> None:
@@ -227,58 +226,11 @@ class WorkerPool(CooperativeActor):
     def _settle(self, message: AttemptEnded) -> None:
         task = self._journal.state.tasks.get(message.task)
         if task is not None:
-            self._take(task, message)
+            reach("pool.after_result")
+            self._settling.take(task, message.attempt, message.token, message.outcome)
         held = self.running.get(message.task)
         if held is not None and held[0] == message.token:
             del self.running[message.task]
-
-    def _take(self, task: Task, message: AttemptEnded) -> None:
-        reach("pool.after_result")
-        now, draw = self._journal.now(), self._draw()
-        settle = (task, message.attempt, message.token)
-        event = decide_result(*settle, message.outcome, now, draw)
-        try:
-            self._end(task, event, message.token, now)
-        except NotWritable as error:  # nothing was recorded
-            text = f"the result cannot be kept: {error}"
-            bad = Outcome(ok=False, code="bad_result", error=text)
-            self._end(task, decide_result(*settle, bad, now, draw), message.token, now)
-
-    def _end(self, task: Task, event: Event, token: int, now: int) -> None:
-        """Record the end of an attempt with what it lets go: that takes part in who is next."""
-        more: Sequence[Event] = ()
-        if type(event) is AttemptFailed:
-            more = decide_next_try(event, now)
-        elif type(event) is TaskSucceeded:
-            state = self._journal.state
-            children = state.graph.children.get(task.id)
-            if children:
-                more = decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
-        self._journal.record(event, *more, cause=token, at=now)
-
-    def _params(
-        self, task: Task, parents: Fetched | None
-    ) -> tuple[dict[str, Any] | InvalidRequest, list[str]]:
-        """Give the task's params, with its parents' results in them, or what is wrong with them.
-
-        And name the parents that have to be read first: if there are any, the rest is void.
-        """
-        params = task.params or {}
-        depends = task.plan.depends if task.plan is not None else None
-        if not depends or b"{{" not in (task.params_json or b""):
-            return params, []
-        lacking: dict[str, None] = {}
-
-        def find(task_id: str) -> Task | None:
-            if self._archive.lacking((task_id,), parents):
-                lacking[task_id] = None
-                return None
-            return self._archive.finder(parents)(task_id)
-
-        try:
-            return Results(depends, find).fill_in(params), list(lacking)
-        except InvalidRequest as error:
-            return error, list(lacking)
 
     def _note(self, message: AttemptNoted) -> None:
         """Keep what an executor says, while its attempt is the valid one."""
@@ -320,13 +272,13 @@ class WorkerPool(CooperativeActor):
     def _time_out(self, task_id: str, token: int) -> None:
         task = self._journal.state.tasks.get(task_id)
         now = self._journal.now()
-        event = decide_timeout(task, token, now, self._draw())
+        event = decide_timeout(task, token, now, self._settling.draw())
         if task is None or event is None:
             return
         if task.state is ASSIGNED and token in self._unread:
             self._journal.record(*decide_interruption(task, UNREAD), cause=token)
         else:
-            self._end(task, event, token, now)
+            self._settling.end(task, event, token, now)
 
     def abort_all(self, reason: str) -> list[str]:
         """Abort whatever runs and name it; for the end of the server."""

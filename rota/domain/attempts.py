@@ -23,6 +23,7 @@ from rota.domain.task import (
     ORDERLY,
     PREEMPTED,
     READY,
+    RELEASED,
     SCHEDULED,
     TERMINAL,
     UNREAD,
@@ -44,9 +45,12 @@ QUEUED_TOO_LONG = "deadline exceeded while queued"
 RAN_TOO_LONG = "deadline exceeded while running"
 
 
-def decide_assignment(task: Task) -> e.TaskAssigned:
+def decide_assignment(
+    task: Task, worker: str | None = None, lease_ms: int | None = None
+) -> e.TaskAssigned:
+    """Give a task its slot, to be run here or lent to a worker."""
     assert task.state is READY, task.state
-    return e.TaskAssigned(task.id, task.agent, task.attempt + 1)
+    return e.TaskAssigned(task.id, task.agent, task.attempt + 1, worker, lease_ms)
 
 
 def decide_start(task: Task | None, token: int) -> e.TaskStarted | None:
@@ -76,7 +80,7 @@ def decide_interruption(
 ) -> tuple[e.AttemptInterrupted] | tuple[e.AttemptInterrupted, e.TaskFailed]:
     """Put a task whose attempt was cut off back into its queue, or end it."""
     interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason)
-    never_ran = reason in (ORDERLY, UNREAD) and task.state is ASSIGNED
+    never_ran = reason == RELEASED or (reason in (ORDERLY, UNREAD) and task.state is ASSIGNED)
     if task.on_interrupt == "fail" and not never_ran:
         error = "the attempt was interrupted and the task must not run twice"
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)

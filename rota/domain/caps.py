@@ -55,6 +55,8 @@ class Caps:
         self._slots = slots
         self._paused = paused
         self._of_lanes: dict[Lane, LaneLimits] = {}
+        self.kept: set[str] = set()
+        """The keys that are full for a moment: kept for the worker that had them last."""
         self._named = {
             PUSH_LIMIT: limits.push,
             **({BROWSERS_LIMIT: limits.browsers} if limits.browsers else {}),
@@ -84,6 +86,8 @@ class Caps:
         return cap
 
     def has_room(self, limit: str) -> bool:
+        if self.kept and limit in self.kept:
+            return False
         return self._slots.of_limit(limit) < (self._cap_of(limit) or 0)
 
     def full_one(self, limits: Iterable[str]) -> str | None:

@@ -100,6 +100,7 @@ SETTINGS = {
     "queued_bytes": "maxQueueBytes",
     "ended": "maxEndedTasks",
     "ended_bytes": "maxEndedBytes",
+    "sticky_ms": "stickyMs",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -107,7 +108,8 @@ SETTINGS = {
 class Limits(NamedTuple):
     """The numbers that admission, dispatch and retention go by; changed only by an event.
 
-    The last three are 0 for no bound, as in logs that were written before there were any.
+    The three before the last are 0 for no bound, as in logs that were written before there were
+    any. For `sticky_ms` a key is kept for the worker that had it last.
     """
 
     queued: int = 1000
@@ -124,3 +126,4 @@ class Limits(NamedTuple):
     queued_bytes: int = 0
     ended: int = 0
     ended_bytes: int = 0
+    sticky_ms: int = 0

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rota.domain.caps import Caps
+from rota.domain.caps import KEY, Caps
 from rota.domain.commands import PULL
-from rota.domain.gates import Gate, Hall
+from rota.domain.gates import Gate, Hall, Turn
 from rota.domain.preemption import Urgent
 from rota.domain.standing import News, Standings
 
@@ -32,12 +32,14 @@ PUSH = "push"
 class Consumer(NamedTuple):
     """Who takes tasks: those that rota runs itself (`push`), or those that workers come for.
 
-    If it names types or agents, it takes only those.
+    If it names types or agents, it takes only those; and of these what `requires` just the labels
+    that it says, one a line (`lane[5]`).
     """
 
     side: str
     types: tuple[str, ...] | None = None
     agents: tuple[str, ...] | None = None
+    requires: str = ""
 
 
 PUSHER = Consumer(PUSH)
@@ -105,25 +107,53 @@ class Turns:
 
     # -- what is asked
 
+    @property
+    def is_full(self) -> bool:
+        """Whether everybody's slots are taken."""
+        return self._caps.is_full
+
     def next(self, consumer: Consumer = PUSHER) -> Task | None:
         """Say which task gets the next slot; None if no slot or nobody to give it to."""
+        turn = self.first(consumer)
+        return turn.task if turn is not None else None
+
+    def first(self, consumer: Consumer = PUSHER) -> Turn | None:
+        """Say whose turn it is; of several consumers the one with the smallest goes first."""
         if self._caps.is_full:
             return None
         gates = self._view_for(consumer).open_to(consumer)
         if consumer.agents is not None:
-            return self._next_of(consumer.agents, list(gates))
-        found = [turn for gate in gates if (turn := gate.first()) is not None]
-        return min(found).task if found else None
+            return self._first_of(consumer.agents, list(gates))
+        return min((turn for gate in gates if (turn := gate.first()) is not None), default=None)
 
-    def _next_of(self, agents: Iterable[str], gates: list[Gate]) -> Task | None:
+    def _first_of(self, agents: Iterable[str], gates: list[Gate]) -> Turn | None:
         """Ask these agents alone, fairest first."""
         places = map(self._hall.standings.of, agents)
         for _, _, agent in sorted(place for place in places if place is not None):
             if not self._caps.holds_agent(agent):
                 found = [turn for gate in gates if (turn := gate.first_of(agent)) is not None]
                 if found:
-                    return min(found).task
+                    return min(found)
         return None
+
+    def requirements(self) -> Iterable[str]:
+        """Give what is required of workers by anything that waits."""
+        return self._view_for(Consumer(PULL)).requirements()
+
+    def has_any(self, consumer: Consumer) -> bool:
+        """Whether anything waits that a consumer might take, once nothing holds it back."""
+        if consumer.agents is not None and not any(a in self._orders for a in consumer.agents):
+            return False
+        return self._view_for(consumer).has_any(consumer)
+
+    def keep(self, key: str) -> None:
+        """Give nothing of this key to anybody, until it is let go."""
+        self._caps.kept.add(KEY + key)
+
+    def let_go(self, key: str) -> None:
+        if KEY + key in self._caps.kept:
+            self._caps.kept.remove(KEY + key)
+            self._hall.freed.tell(KEY + key)
 
     def _view_for(self, consumer: Consumer) -> View:
         kind = (consumer.side, consumer.types is not None)
@@ -146,26 +176,46 @@ class View:
     def __init__(self, hall: Hall, *, by_type: bool) -> None:
         self._hall = hall
         self._by_type = by_type
-        self._gates: dict[tuple[str, ...], Gate] = {}
+        self._gates: dict[str, dict[tuple[str, ...], Gate]] = {}  # by what they require
 
     def head_changed(self, agent: str, lane: Lane, head: Task | None) -> None:
         """Tell the gate of a lane, which is there as long as anything stands at it."""
-        shared = self._hall.caps.of_lane(lane).shared
+        shared, requires = self._hall.caps.of_lane(lane).shared, lane[5]
         name = (lane[1],) if self._by_type else shared
-        gate = self._gates.get(name)
+        gates = self._gates.get(requires)
+        if gates is None:
+            gates = self._gates[requires] = {}
+        gate = gates.get(name)
         if gate is None:
-            gate = self._gates[name] = Gate(self._hall, shared)
+            gate = gates[name] = Gate(self._hall, shared)
         gate.head_changed(agent, lane, head)
         if gate.is_empty:
-            del self._gates[name]
+            del gates[name]
+            if not gates:
+                del self._gates[requires]
 
     def open_to(self, consumer: Consumer) -> Iterator[Gate]:
         """Go through the gates that a consumer takes from and whose limits all have room."""
-        names = consumer.types
-        wanted = self._gates if names is None else ((name,) for name in names)
-        for name in wanted:
-            gate = self._gates.get(name)
-            if gate is not None and self._hall.caps.full_one(gate.limits) is None:
+        for gate in self._of(consumer):
+            if self._hall.caps.full_one(gate.limits) is None:
+                yield gate
+
+    def requirements(self) -> Iterable[str]:
+        return list(self._gates)
+
+    def has_any(self, consumer: Consumer) -> bool:
+        return any(True for _ in self._of(consumer))
+
+    def _of(self, consumer: Consumer) -> Iterator[Gate]:
+        gates = self._gates.get(consumer.requires)
+        if gates is None:
+            return
+        if consumer.types is None:
+            yield from gates.values()
+            return
+        for name in consumer.types:
+            gate = gates.get((name,))
+            if gate is not None:
                 yield gate
 
 

@@ -144,11 +144,16 @@ class TaskRevived(NamedTuple):
 
 
 class TaskAssigned(NamedTuple):
-    """A slot was taken for the task; this record's seq is the attempt's fencing token."""
+    """A slot was taken for the task; this record's seq is the attempt's fencing token.
+
+    With a `worker` it is lent: whoever came for it must be heard of every `lease_ms`.
+    """
 
     task: str
     agent: str
     attempt: int
+    worker: str | None = None
+    lease_ms: int | None = None
 
 
 class TaskStarted(NamedTuple):
@@ -242,13 +247,43 @@ class AttemptInterrupted(NamedTuple):
     for_task: str | None = None
 
 
+class LeaseExpired(NamedTuple):
+    """A worker was silent for the whole of its lease; what becomes of the task follows.
+
+    `seen_at` is when it was last heard of, `gap_ms` the longest silence, `extended` how often it
+    was heard of in between: no heartbeat has a record of its own.
+    """
+
+    task: str
+    agent: str
+    attempt: int
+    worker: str
+    seen_at: int
+    gap_ms: int
+    extended: int
+
+
+class LeaseEnded(NamedTuple):
+    """A lease that was extended has ended in another way, `how`; the figures are as above."""
+
+    task: str
+    agent: str
+    attempt: int
+    worker: str
+    how: str
+    seen_at: int
+    gap_ms: int
+    extended: int
+
+
 class ResultRefused(NamedTuple):
-    """A result came for an attempt that is no longer the valid one."""
+    """A result came for an attempt that is no longer the valid one; a lease has its `token`."""
 
     task: str
     agent: str
     attempt: int
     outcome: str
+    token: int | None = None
 
 
 class DeliverySucceeded(NamedTuple):
@@ -300,6 +335,8 @@ TaskFact = (
     | TaskExpired
     | TaskCancelled
     | AttemptInterrupted
+    | LeaseExpired
+    | LeaseEnded
     | ResultRefused
     | DeliverySucceeded
     | DeliveryFailed

@@ -113,6 +113,8 @@ def _assigned(record: e.Record[e.TaskAssigned], task: Task) -> None:
     task.token = record.seq
     task.assigned_at = record.at
     task.started_at = 0
+    task.worker = event.worker
+    task.lease_ms = event.lease_ms or 0
 
 
 def _started(record: e.Record[e.TaskStarted], task: Task) -> None:

@@ -176,10 +176,13 @@ def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
     elif usual.deadline_ms is not None:
         deadline = now + usual.deadline_ms * 1000
     on_interrupt = request.on_interrupt or kind.on_interrupt
+    executor = request.executor or _executor(request, rules)
+    if request.plan.requires and executor != PULL:
+        raise _bad("requires", f"is for tasks that workers come for; '{executor}' runs this one")
     return SubmitTask(
         request.agent,
         request.action,
-        request.executor or _executor(request, rules),
+        executor,
         request.params,
         PRIORITY if request.priority is None else request.priority,
         request.dialect,
@@ -236,6 +239,8 @@ def _planned(request: Request, kind: TypeRules, now: int) -> Plan:
             _check_within_reason("notBefore", plan.not_before, now)
     elif plan.delay_ms == 0:
         changes["delay_ms"] = None
+    if plan.requires:
+        changes["requires"] = sorted(set(plan.requires))
     return plan._replace(**changes) if changes else plan
 
 

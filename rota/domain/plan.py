@@ -18,7 +18,8 @@ class Wish(NamedTuple):
     """How clients know a field of the plan: natively, in bodies, views and /openapi.json.
 
     `says` is what it means, for those who ask for it by this very value; without, it comes about in
-    another way and is only shown. Numbers are bounded by `low` and `high`; a text is a key.
+    another way and is only shown. Numbers are bounded by `low` and `high`, and so is how many texts
+    a list has; a text is a key.
     """
 
     name: str
@@ -60,6 +61,9 @@ class Plan(NamedTuple):
     delay_ms: Annotated[
         int | None,
         Wish("delayMs", "as notBefore, but from now", 0, DEADLINE_S_MAX * 1000, is_shown=False),
+    ] = None
+    requires: Annotated[
+        list[str] | None, Wish("requires", "only workers with all of these labels get it", 1, 8)
     ] = None
 
 

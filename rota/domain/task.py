@@ -44,15 +44,18 @@ ORDERLY = "shutdown"
 LOG_FAILED = "log failed"
 PREEMPTED = "preempted"
 UNREAD = "results not read"
+RELEASED = "released"
+LEASE_EXPIRED = "lease expired"
 FAULTED = "internal fault"
-BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED, UNREAD})
+BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED, UNREAD, RELEASED})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str, str, str, str]
-"""Tasks of one agent held back by the same limits: (executor, action, key, batch, urgency).
+Lane = tuple[str, str, str, str, str, str]
+"""Tasks of one agent held back by the same: (executor, action, key, batch, urgency, requires).
 
 The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
 or that is less urgent and only older, and the first of a lane can do whatever the others can.
+What it requires of a worker is the labels, one a line.
 """
 
 
@@ -76,7 +79,8 @@ class Task:
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
     None once it is not blocked; `rank` is its priority, aged if priorities age. `ended_seq` is the
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
-    `begun_at` is the first start of any attempt, `started_at` that of the latest.
+    `begun_at` is the first start of any attempt, `started_at` that of the latest. `worker` is who
+    came for the latest, None if rota runs it itself, and `lease_ms` how long it may be silent.
     """
 
     id: str
@@ -121,6 +125,13 @@ class Task:
     error_code: str | None = None
     error_details: dict[str, Any] | None = None
     notes: Notes | None = None
+    worker: str | None = None
+    lease_ms: int = 0
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether a worker holds it."""
+        return self.worker is not None and self.state in IN_FLIGHT
 
     @property
     def params(self) -> dict[str, Any] | None:
@@ -175,18 +186,25 @@ EMPTY = {
 
 
 @lru_cache(maxsize=4096)
-def lane_of(executor: str, action: str, key: str = "", batch: str = "", urgency: str = "") -> Lane:
+def lane_of(
+    executor: str,
+    action: str,
+    key: str = "",
+    batch: str = "",
+    urgency: str = "",
+    requires: str = "",
+) -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch, urgency)
+    return (executor, action, key, batch, urgency, requires)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action, key, batch, _ = lane
+    executor, action, key, batch, _, _ = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
     if action in BROWSER_TYPES:
         names.append(BROWSERS_LIMIT)
@@ -203,4 +221,5 @@ def lane_for(task: Task) -> Lane:
         return lane_of(task.executor, task.action)
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
     urgency = str(task.priority) if plan.preempt else ""
-    return lane_of(task.executor, task.action, plan.key or "", batch, urgency)
+    requires = "\n".join(plan.requires) if plan.requires else ""
+    return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires)

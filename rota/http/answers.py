@@ -183,6 +183,95 @@ class TaskView(WishesView, PlainView):
     """A task, natively; absent values are left out."""
 
 
+class LeaseView(BaseModel):
+    """A task that a worker has, until when, and under which token."""
+
+    leaseId: str
+    token: int = Field(description="goes with everything that is said of the lease")
+    workerId: str
+    taskId: str
+    attempt: int
+    leaseMs: int
+    expiresAt: str
+    params: dict[str, Any] = Field(description="with the results of parents filled in")
+    task: TaskView
+
+
+class LeasePage(BaseModel):
+    """The tasks that a worker was given; none when it has waited long enough."""
+
+    leases: list[LeaseView]
+
+
+class HeartbeatView(BaseModel):
+    """A lease lives on; or its task was cancelled."""
+
+    leaseId: str
+    taskId: str
+    state: str
+    expiresAt: str | None = None
+    cancelRequested: bool
+
+
+class SettledView(BaseModel):
+    """What became of a task."""
+
+    leaseId: str
+    taskId: str
+    state: str
+    nextAttemptAt: str | None = None
+
+
+class SettledItem(BaseModel):
+    """What became of one of many; or why it was refused."""
+
+    leaseId: str
+    taskId: str | None = None
+    state: str | None = None
+    nextAttemptAt: str | None = None
+    code: str | None = None
+    error: str | None = None
+
+
+class SettledPage(BaseModel):
+    """What became of many, in their order, and the tasks to work on next."""
+
+    outcomes: list[SettledItem]
+    leases: list[LeaseView]
+
+
+class WorkerLease(BaseModel):
+    """What a worker holds."""
+
+    leaseId: str
+    taskId: str
+    agentId: str
+    type: str
+    expiresAt: str
+
+
+class WorkerView(BaseModel):
+    """A worker that was heard of."""
+
+    workerId: str
+    lastSeen: str
+    heartbeatDelayMs: int = Field(description="its longest silence while it held what it holds")
+    waiting: bool
+    labels: list[str]
+    agents: list[str] | None = None
+    types: list[str] | None = None
+    holds: int
+    leases: list[WorkerLease]
+
+
+class WorkerPage(BaseModel):
+    """Some workers."""
+
+    workers: list[WorkerView]
+    count: int
+    nextCursor: str | None = None
+
+
 class TaskPage(BaseModel):
     """Some tasks, newest first."""
 

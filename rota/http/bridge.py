@@ -10,23 +10,46 @@ from typing import TYPE_CHECKING, Any
 
 from rota.actors import messages as m
 from rota.actors.answer import Answer
+from rota.domain.leases import named_by, stale
 from rota.domain.notes import check_token
-from rota.domain.task import TERMINAL
-from rota.errors import Conflict
+from rota.domain.task import RELEASED, TERMINAL
+from rota.errors import Conflict, RotaError
 from rota.sight.feed import Feed
 from rota.sight.sight import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pykka import ActorRef
 
+    from rota.actors.leases import Heard, Lent, Settled
     from rota.actors.system import Shard
     from rota.config import Settings
-    from rota.domain.commands import Limits
+    from rota.domain.commands import Limits, Outcome
     from rota.domain.intake import BatchRequest, Request, Rules
-    from rota.errors import RotaError
+    from rota.domain.lending import Wants
     from rota.executors.guard import CallbackGuard
+
+
+class Asked:
+    """A worker that waits for tasks."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.reply = Answer()
+        self._shard = shard
+
+    async def answer(self) -> list[Lent]:
+        lent: list[Lent] = await self.reply.future
+        return lent
+
+    def stop_waiting(self) -> None:
+        """Have it answered now, with what there is."""
+        self._shard.dispatcher.tell(m.LeaveLine(self.reply))
+
+    def leave(self) -> None:
+        """Have it forgotten: what it was given by then goes back."""
+        self.reply.ok([])
+        self._shard.dispatcher.tell(m.LeaveLine(self.reply))
 
 
 class Bridge:
@@ -111,6 +134,80 @@ class Bridge:
             self.shard.pool,
             lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply, token),
         )
+
+    # -- leases
+
+    def lend(self, wants: Wants, wait_ms: int) -> Asked:
+        """Have a worker wait for tasks. Raises ShuttingDown or StorageUnavailable."""
+        self.shard.check_open()
+        asked = Asked(self.shard)
+        self.shard.dispatcher.tell(m.LendTasks(wants, wait_ms * 1000, asked.reply))
+        self.shard.hurry()
+        return asked
+
+    def give_back(self, lent: list[Lent]) -> None:
+        """Put tasks back that their worker cannot be told of."""
+        back = tuple((each.task.id, each.token) for each in lent)
+        self.shard.leases.tell(m.GiveBack(back, RELEASED))
+
+    async def tell_settled(
+        self, said: Sequence[tuple[str, int, Outcome | None]], worker: str | None, by: str
+    ) -> Awaitable[list[Settled | RotaError]]:
+        """Take what a worker says of its leases; give what will say what became of each."""
+        found = await self.sight_for(by).leased([name for name, _, _ in said])
+        outcomes: list[m.LeaseOutcome] = []
+        answers: dict[int, RotaError] = {}
+        for at, (name, token, outcome) in enumerate(said):
+            task = found[name]
+            if isinstance(task, RotaError):
+                answers[at] = task
+            elif token != named_by(name)[1]:
+                answers[at] = stale(task, "the token is not this lease's")
+            else:
+                outcomes.append(m.LeaseOutcome(name, task.id, task.agent, token, outcome))
+        self.shard.check_open()
+        reply = Answer()
+        self.shard.leases.tell(m.SettleLeases(tuple(outcomes), worker, by, reply))
+        self.shard.hurry()
+        return self._in_order(reply, answers)
+
+    @staticmethod
+    async def _in_order(reply: Answer, refused: dict[int, RotaError]) -> list[Settled | RotaError]:
+        settled: list[Settled | RotaError] = list(await reply.future)
+        for at, error in refused.items():  # which come in order
+            settled.insert(at, error)
+        return settled
+
+    async def settle_leases(
+        self, said: Sequence[tuple[str, int, Outcome | None]], worker: str | None, by: str
+    ) -> list[Settled | RotaError]:
+        return await (await self.tell_settled(said, worker, by))
+
+    async def extend_lease(
+        self,
+        name: str,
+        token: int,
+        *,
+        worker: str | None,
+        lines: tuple[str, ...],
+        level: str,
+        progress: Any,
+        lease_ms: int | None,
+        by: str,
+    ) -> Heard:
+        """Let a lease live on. Raises NotFound or Conflict."""
+        task = (await self.sight_for(by).leased([name]))[name]
+        if isinstance(task, RotaError):
+            raise task
+        if token != named_by(name)[1]:
+            raise stale(task, "the token is not this lease's")
+        heard: Heard = await self._ask(
+            self.shard.leases,
+            lambda reply: m.ExtendLease(
+                name, task.id, token, worker, lines, level, progress, lease_ms, reply
+            ),
+        )
+        return heard
 
     async def pause_type(self, name: str, *, paused: bool, reason: str, by: str) -> None:
         await self._ask(

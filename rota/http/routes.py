@@ -18,7 +18,7 @@ from rota.http.dialects import (
     pinchtab,
 )
 from rota.http.dialects import models as bodies
-from rota.http.v1 import batches, control, events, health, tasks
+from rota.http.v1 import batches, control, events, health, leases, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -122,6 +122,64 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/v1/batches/{id}", batches.get_one, "One batch", None, answers.BatchView),
     Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "Cancel a batch", models.ReasonBody),
+    Route(
+        "POST",
+        "/v1/leases",
+        leases.lease,
+        "Take tasks to work on; waits for them",
+        models.LeaseBody,
+        answers.LeasePage,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/settle",
+        leases.settle,
+        "Say what became of many leases, and take the next tasks",
+        models.SettleBody,
+        answers.SettledPage,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/heartbeat",
+        leases.heartbeat,
+        "Let a lease live on; tells of a cancel",
+        models.HeartbeatBody,
+        answers.HeartbeatView,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/complete",
+        leases.complete,
+        "The task is done",
+        models.CompleteBody,
+        answers.SettledView,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/fail",
+        leases.fail,
+        "The attempt failed",
+        models.FailBody,
+        answers.SettledView,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/release",
+        leases.release,
+        "Give the task back at once; no attempt is spent",
+        models.HeldBody,
+        answers.SettledView,
+    ),
+    Route(
+        "GET",
+        "/v1/workers",
+        leases.workers,
+        "The workers, heard of last first",
+        None,
+        answers.WorkerPage,
+        200,
+        ("limit", "cursor"),
+    ),
     Route(
         "GET", "/v1/events", events.feed, "The history", None, answers.EventPage, 200, FEED_QUERY
     ),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
 
-SNAPSHOT_VERSION = 5
+SNAPSHOT_VERSION = 6
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -141,6 +141,8 @@ class State:
             e.BatchRejected: (),
             e.RefusalsCounted: (stats.on_refusals,),
             e.BatchFinished: (self._on_batch_finished,),
+            e.LeaseExpired: (),
+            e.LeaseEnded: (),
             e.ResultRefused: (stats.on_refused,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
             e.DeliveryFailed: (deliveries.on_failed,),

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors.answer import Answer
 from rota.domain.batch import Batch
+from rota.domain.leases import named_by, no_lease
 from rota.domain.task import Task
 from rota.errors import NotFound
 from rota.sight import history, past
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
 from rota.sight.showing import Showing
+from rota.sight.workers import WorkerRow, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -125,6 +127,26 @@ class Sight:
         if not self.sees_all and not all(self.may_see(t.agent) for t in tasks if t):
             raise NotFound("batch not found")
         return batch, tasks
+
+    async def leased(self, names: Iterable[str]) -> dict[str, Task | NotFound]:
+        """Give the tasks that leases are, or were, of; not to be shown as they are."""
+        ids = {name: _task_of(name) for name in names}
+        wanted = {each for each in ids.values() if each is not None}
+        find = self._archive.finder(await self._fetched(lambda _: wanted, "bare"))
+        found: dict[str, Task | NotFound] = {}
+        for name, task_id in ids.items():
+            task = find(task_id) if task_id is not None else None
+            is_seen = task is not None and self.may_see(task.agent)
+            found[name] = task if task is not None and is_seen else no_lease(name)
+        return found
+
+    def workers(self, at: int, limit: int) -> tuple[list[WorkerRow], bool]:
+        """Give the workers heard of last, from the `at`-th on, and whether there are more.
+
+        What they hold is shown of agents that may be seen; a worker that holds, and came for,
+        nothing of those is not.
+        """
+        return workers_of(self._shard, self._may_see, at, limit)
 
     async def page(
         self, is_wanted: Callable[[Task], bool], limit: int, before: int = 0
@@ -289,3 +311,10 @@ class Sight:
 
     async def _read(self, read: Callable[[LogReader], T]) -> T:
         return await read_log(self._shard, read)
+
+
+def _task_of(name: str) -> str | None:
+    try:
+        return named_by(name)[0]
+    except NotFound:
+        return None

@@ -115,7 +115,9 @@ def a_missing_parent_is_waited_for_in_any_case(patch: pytest.MonkeyPatch) -> Non
 
 
 def parents_leave_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WorkerPool, "_params", lambda _self, task, _parents: task.params or {})
+    patch.setattr(
+        worker_pool, "filled_in", lambda _archive, task, _parents: (task.params or {}, [])
+    )
 
 
 def a_delay_ends_with_the_dependencies(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,371 @@
+"""The leases: tasks that workers have come for, until they give them back or are silent too long.
+
+In: what the dispatcher has granted, heartbeats, outcomes, news of tasks that ended otherwise, the
+moment of an expiry. Out: `task_started`, the ends of attempts, `lease_expired`, `lease_ended`,
+`attempt_interrupted` (expired, released, or never received), `task_logged`, `task_progressed`,
+`result_refused`. Keeps that an outcome counts only under the token of the lease that lives, and
+that a grant is answered once it is durable, with its params filled in. Which leases there are is
+in the projections; until when each lives is only here: after a restart it is the full length anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.actors import messages as m
+from rota.actors.params import filled_in
+from rota.actors.runtime import CooperativeActor
+from rota.actors.settling import Settling
+from rota.domain.attempts import decide_interruption, decide_start
+from rota.domain.commands import Outcome
+from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
+from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
+from rota.domain.notes import decide_notes
+from rota.domain.refusals import Refusals
+from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
+from rota.errors import Conflict, InvalidRequest, RequestError, RotaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.actors.archive import Archive, Fetched
+    from rota.actors.journal import Journal
+    from rota.actors.runtime import Runtime
+    from rota.actors.workers import Workers
+
+logger = logging.getLogger("rota.leases")
+
+UNREAD_PAUSE_US = 1_000_000
+"""For so long a task keeps its slot whose parents' results could not be read."""
+
+
+class Lent(NamedTuple):
+    """A lease as its worker is told of it; the task as it was when it was lent."""
+
+    task: Task
+    token: int
+    attempt: int
+    params: dict[str, Any]
+    lease_ms: int
+    expires_at: int
+
+
+class Heard(NamedTuple):
+    """What a heartbeat is answered; without `expires_at` the task was cancelled."""
+
+    task: str
+    state: str
+    expires_at: int | None
+
+
+class Settled(NamedTuple):
+    """What became of a task by an outcome."""
+
+    task: str
+    state: str
+    next_at: int = 0
+
+
+class _Hand:
+    """Hands leases to a worker once they are durable; if it has left, they are given back."""
+
+    def __init__(self, actor: LeasesActor, reply: m.AwaitedReply) -> None:
+        self._actor = actor
+        self._reply = reply
+
+    def ok(self, lent: list[Lent]) -> None:
+        if self._reply.is_awaited():
+            self._reply.ok(lent)
+        elif lent:
+            back = tuple((each.task.id, each.token) for each in lent)
+            self._actor.actor_ref.tell(m.GiveBack(back, RELEASED))
+
+    def fail(self, error: RotaError) -> None:
+        self._reply.fail(error)
+
+
+class LeasesActor(CooperativeActor):
+    """Keeps the leases."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        *,
+        archive: Archive,
+        resend: Callable[[Any], None],
+        call_at: Callable[[int, Callable[[], None]], Any],
+        draw: Callable[[], float],
+        workers: Workers,
+    ) -> None:
+        """Find parents in `archive`, be woken by `call_at`, draw jitter from `draw`.
+
+        `resend` brings a grant again that waited for parents to be read.
+        """
+        super().__init__(runtime)
+        self._journal = journal
+        self._archive = archive
+        self._resend = resend
+        self._call_at = call_at
+        self._settling = Settling(journal, draw)
+        self._refusals = Refusals()
+        self._shift_us = journal.state.steps.shift
+        self._next: int | None = None
+        self._handle: Any = None
+        self._heap: list[tuple[int, int]] = []
+        self.workers = workers
+        self.live: dict[int, Lease] = {}
+        self._derive()
+
+    def on_receive(self, message: Any) -> None:
+        self._keep_time()
+        kind = type(message)
+        if kind is m.LeasesGranted:
+            self._granted(message)
+        elif kind is m.SettleLeases:
+            settled = [self._settle(each, message) for each in message.outcomes]
+            self.workers.seen(message.worker, self._journal.now())
+            self._journal.answer(message.reply, settled)
+        elif kind is m.ExtendLease:
+            self._extend(message)
+        elif kind is m.LeaseOver:
+            self._over(message)
+        elif kind is m.GiveBack:
+            self._give_back(message)
+        elif kind is m.ExpireLeases:
+            self._next = self._handle = None
+            self._expire()
+        elif kind is m.LookAgain:
+            self._derive()
+            self._expire()
+
+    def reset(self) -> None:
+        self.subject = ""
+        self._derive()
+
+    # -- which there are, and until when
+
+    def _derive(self) -> None:
+        """Keep just the leases that the projections tell of; those not known live anew."""
+        now, known = self._journal.now(), self.live
+        self.live = {}
+        for task in self._journal.state.slots.held():
+            if task.is_leased:
+                lease = known.get(task.token)
+                self.live[task.token] = Lease(task, now) if lease is None else lease
+        self._heap = [(lease.expires_at, token) for token, lease in self.live.items()]
+        heapify(self._heap)
+        self._wake_for_next()
+
+    def _keep_time(self) -> None:
+        """Tell all moments by the clock as it is set now."""
+        by_us = self._journal.state.steps.shift - self._shift_us
+        if by_us:
+            self._shift_us += by_us
+            for lease in self.live.values():
+                lease.carry_over(by_us)
+            self.workers.carry_over(by_us)
+            self._derive()
+
+    def _begin(self, task: Task) -> Lease:
+        lease = self.live.get(task.token)
+        if lease is None:
+            lease = self.live[task.token] = Lease(task, self._journal.now())
+            heappush(self._heap, (lease.expires_at, task.token))
+            self._wake_for_next()
+        return lease
+
+    def _wake_for_next(self) -> None:
+        """Be woken when the next lease may expire; one that was extended is looked at again."""
+        heap = self._heap
+        if not heap or (self._next is not None and self._next <= heap[0][0]):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._next = heap[0][0]
+        self._handle = self._call_at(self._next, self._wake)
+
+    def _wake(self) -> None:
+        if not self.stopped:
+            self.actor_ref.tell(m.ExpireLeases())
+
+    def _expire(self) -> None:
+        now, heap = self._journal.now(), self._heap
+        while heap and heap[0][0] <= now:
+            _, token = heappop(heap)
+            lease = self.live.get(token)
+            if lease is None:
+                continue
+            if lease.expires_at > now:
+                heappush(heap, (lease.expires_at, token))
+                continue
+            task = self._held(lease.task, token)
+            if task is not None:
+                self.subject = task.id
+                self._journal.record(*decide_lease_expiry(task, lease, now), cause=token)
+            self.live.pop(token, None)
+        self.subject = ""
+        self._wake_for_next()
+
+    def _held(self, task_id: str, token: int) -> Task | None:
+        """Give a task, if this lease of it lives."""
+        task = self._journal.state.tasks.get(task_id)
+        return task if task is not None and task.token == token and task.is_leased else None
+
+    # -- what is granted
+
+    def _granted(self, message: m.LeasesGranted) -> None:
+        """Tell a worker of its leases, once all params are at hand and all of it is durable."""
+        wants, parents = message.wants, message.parents
+        lacking: dict[str, None] = {}
+        found: list[tuple[Task, Any]] = []
+        for task_id, token in message.given:
+            task = self._held(task_id, token)
+            if task is None:
+                continue  # it was cancelled meanwhile
+            self._begin(task)
+            if isinstance(parents, RotaError):
+                self._put_back_soon(task)
+                continue
+            params, needed = filled_in(self._archive, task, parents)
+            lacking.update(dict.fromkeys(needed))
+            found.append((task, params))
+        if lacking:
+
+            def go_on(read: Fetched | RotaError) -> None:
+                self._resend(message._replace(parents=read))
+
+            before = None if isinstance(parents, RotaError) else parents
+            self._archive.fetch(list(lacking), before, go_on, go_on, depth="shown")
+            return
+        lent = [self._lend(task, params, start=wants.start) for task, params in found]
+        hand = _Hand(self, message.reply)
+        self._journal.answer(hand, [each for each in lent if each is not None])
+
+    def _lend(self, task: Task, params: Any, *, start: bool) -> Lent | None:
+        """Give what a worker is told; None if the params cannot be made."""
+        token = task.token
+        if isinstance(params, InvalidRequest):
+            bad = Outcome(ok=False, code="bad_params", error=params.message)
+            self._settling.take(task, task.attempt, token, bad)
+            return None
+        if start:
+            self._start(task)
+        lease = self._begin(task)
+        return Lent(copy(task), token, task.attempt, params, lease.lease_ms, lease.expires_at)
+
+    def _start(self, task: Task) -> None:
+        if task.state is ASSIGNED:
+            event = decide_start(task, task.token)
+            assert event is not None
+            self._journal.record(event, by=task.worker or "", cause=task.token)
+
+    def _put_back_soon(self, task: Task) -> None:
+        """Put a task back that asks for what could not be read; not at once, or it comes again."""
+        back = m.GiveBack(((task.id, task.token),), UNREAD)
+        at = self._journal.now() + UNREAD_PAUSE_US
+        self._call_at(at, lambda: None if self.stopped else self.actor_ref.tell(back))
+
+    def _give_back(self, message: m.GiveBack) -> None:
+        for task_id, token in message.leases:
+            task = self._held(task_id, token)
+            if task is not None:
+                self._release(task, message.reason)
+
+    def _release(self, task: Task, reason: str = RELEASED) -> None:
+        token, worker = task.token, task.worker or ""
+        before = self._ended(task, reason)
+        by = worker if reason == RELEASED else ""
+        self._journal.record(*before, *decide_interruption(task, reason), by=by, cause=token)
+
+    def _ended(self, task: Task, how: str) -> tuple[Event, ...]:
+        lease = self.live.pop(task.token, None)
+        now = self._journal.now()
+        return lease.ended(task.attempt, how, now) if lease is not None else ()
+
+    # -- what workers say
+
+    def _extend(self, message: m.ExtendLease) -> None:
+        journal = self._journal
+        task, now = journal.state.tasks.get(message.task), journal.now()
+        try:
+            if task is None:
+                raise _over_and_gone(message.task)
+            if is_cancelled(task, message.token):
+                self.workers.seen(task.worker, now)
+                journal.answer(message.reply, Heard(task.id, task.state.value, None))
+                return
+            check_held(task, message.lease, message.token, message.worker)
+            events = decide_notes(task, message.lines, message.level, message.progress)
+        except RequestError as error:
+            journal.refuse(message.reply, error)
+            return
+        lease = self._begin(task)
+        lease.extend(now, message.lease_ms)
+        self.workers.heard(task.worker, now, lease)
+        self._start(task)
+        for event in events:
+            journal.record(event, by=task.worker or "", cause=message.token)
+        journal.answer(message.reply, Heard(task.id, task.state.value, lease.expires_at))
+
+    def _settle(self, said: m.LeaseOutcome, message: m.SettleLeases) -> Settled | RequestError:
+        task = self._journal.state.tasks.get(said.task)
+        try:
+            if task is None:
+                raise _over_and_gone(said.task)
+            check_held(task, said.lease, said.token, message.worker)
+        except Conflict as error:
+            self._refuse(said, task, message.by)
+            return error
+        except RequestError as error:
+            return error
+        self.subject = task.id
+        state = self._end(task, said)
+        self.subject = ""
+        return state
+
+    def _end(self, task: Task, said: m.LeaseOutcome) -> Settled:
+        worker = task.worker or ""
+        if said.outcome is None:
+            self._release(task)
+            return Settled(said.task, task.state.value)
+        before = self._ended(task, "completed" if said.outcome.ok else "failed")
+        if before:
+            self._journal.record(*before, by=worker, cause=said.token)
+        event = self._settling.take(task, task.attempt, said.token, said.outcome, by=worker)
+        if type(event) is TaskSucceeded:
+            return Settled(said.task, "succeeded")
+        if type(event) is AttemptFailed:
+            return Settled(said.task, task.state.value, event.next_at)
+        return Settled(said.task, "failed")
+
+    def _refuse(self, said: m.LeaseOutcome, task: Task | None, by: str) -> None:
+        """Record that an outcome came too late; not more often than so many a second."""
+        if not self._refusals.take_room(self._journal.now()):
+            return
+        verdict = "released" if said.outcome is None else "succeeded"
+        if said.outcome is not None and not said.outcome.ok:
+            verdict = "failed"
+        attempt = task.attempt if task is not None and task.token == said.token else 0
+        refused = ResultRefused(said.task, said.agent, attempt, verdict, said.token)
+        self._journal.record(refused, by=by)
+
+    def _over(self, message: m.LeaseOver) -> None:
+        """Write down how the worker was heard of whose task has ended without it."""
+        lease = self.live.get(message.token)
+        task = self._archive.task_here(message.task)
+        if lease is None or (task is not None and task.token == message.token and task.is_leased):
+            return
+        del self.live[message.token]
+        events = lease.ended(message.attempt, message.how, self._journal.now())
+        if events:
+            self._journal.record(*events, cause=message.token)
+
+
+def _over_and_gone(task_id: str) -> Conflict:
+    details = {"taskId": task_id}
+    msg = "the lease is over: the task has ended"
+    return Conflict(msg, code="stale_attempt", details=details, hint="stop working on it")

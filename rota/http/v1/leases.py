@@ -1,0 +1,216 @@
+"""/v1/leases, /v1/workers: tasks lent to workers, what they say of them, and who they are.
+
+A worker waits here for its turn; if it leaves before its answer, what it was given goes back at
+once. Every outcome carries the token of its lease.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.clock import rfc3339
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
+from rota.domain.commands import Outcome
+from rota.domain.leases import lease_id
+from rota.domain.lending import Wants
+from rota.errors import InvalidRequest, RotaError
+from rota.http import views
+from rota.http.models import (
+    CompleteBody,
+    FailBody,
+    FailFields,
+    HeartbeatBody,
+    HeldBody,
+    LeaseBody,
+    SettleBody,
+    WantsBody,
+)
+from rota.http.presence import connection_of
+
+if TYPE_CHECKING:
+    from rota.actors.leases import Lent, Settled
+    from rota.http.call import Call
+
+WORKER_ERROR = "worker_error"
+"""The code of a failure that its worker gives no name."""
+
+
+async def lease(call: Call) -> Any:
+    """POST /v1/leases."""
+    body = await call.body(LeaseBody)
+    return call.json({"leases": await _lent(call, body.workerId, body)})
+
+
+async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]]:
+    """Wait for tasks, as long as the worker does, and show them."""
+    wants = Wants(
+        worker,
+        tuple(dict.fromkeys(body.agents)) if body.agents is not None else None,
+        tuple(dict.fromkeys(body.types)) if body.types is not None else None,
+        frozenset(body.labels),
+        body.max,
+        body.leaseMs,
+        body.start,
+    )
+    connection = connection_of(call.request)
+    asked = call.bridge.lend(wants, body.waitMs)
+
+    def left() -> None:
+        if connection.is_gone:
+            asked.leave()
+        elif connection.at_eof:  # it may have left: what it would be given may be lost
+            asked.stop_waiting()
+
+    with connection.attended(left):
+        left()
+        lent = await asked.answer()
+    if connection.is_gone and lent:
+        call.bridge.give_back(lent)
+        return []
+    return [_shown(worker, each) for each in lent]
+
+
+def _shown(worker: str, lent: Lent) -> dict[str, Any]:
+    task = lent.task
+    return {
+        "leaseId": lease_id(task.id, lent.token),
+        "token": lent.token,
+        "workerId": worker,
+        "taskId": task.id,
+        "attempt": lent.attempt,
+        "leaseMs": lent.lease_ms,
+        "expiresAt": rfc3339(lent.expires_at),
+        "params": lent.params,
+        "task": views.native(task),
+    }
+
+
+async def heartbeat(call: Call) -> Any:
+    """POST /v1/leases/{id}/heartbeat."""
+    body = await call.body(HeartbeatBody)
+    name = call.params["id"]
+    heard = await call.bridge.extend_lease(
+        name,
+        body.token,
+        worker=body.workerId,
+        lines=tuple(body.lines),
+        level=body.level,
+        progress=body.progress,
+        lease_ms=body.leaseMs,
+        by=call.by,
+    )
+    answer = {"leaseId": name, "taskId": heard.task, "state": heard.state}
+    if heard.expires_at is None:
+        return call.json({**answer, "cancelRequested": True})
+    expires = {"expiresAt": rfc3339(heard.expires_at), "cancelRequested": False}
+    return call.json({**answer, **expires})
+
+
+async def complete(call: Call) -> Any:
+    """POST /v1/leases/{id}/complete."""
+    body = await call.body(CompleteBody)
+    return await _settle_one(call, body, Outcome(ok=True, result=body.result))
+
+
+async def fail(call: Call) -> Any:
+    """POST /v1/leases/{id}/fail."""
+    body = await call.body(FailBody)
+    return await _settle_one(call, body, _failure(body))
+
+
+async def release(call: Call) -> Any:
+    """POST /v1/leases/{id}/release."""
+    return await _settle_one(call, await call.body(HeldBody), None)
+
+
+def _failure(body: FailFields) -> Outcome:
+    return Outcome(
+        ok=False,
+        code=body.code or WORKER_ERROR,
+        error=body.error or "the worker failed",
+        details=body.details,
+        retry_after_s=body.retryAfterMs / 1000 if body.retryAfterMs is not None else None,
+        retryable=body.retryable,
+    )
+
+
+async def _settle_one(call: Call, body: HeldBody, outcome: Outcome | None) -> Any:
+    name = call.params["id"]
+    said = [(name, body.token, outcome)]
+    (settled,) = await call.bridge.settle_leases(said, body.workerId, call.by)
+    if isinstance(settled, RotaError):
+        raise settled
+    return call.json(_settled(name, settled))
+
+
+def _settled(name: str, settled: Settled) -> dict[str, Any]:
+    answer = {"leaseId": name, "taskId": settled.task, "state": settled.state}
+    if settled.next_at:
+        answer["nextAttemptAt"] = rfc3339(settled.next_at)
+    return answer
+
+
+async def settle(call: Call) -> Any:
+    """POST /v1/leases/settle: many outcomes, each on its own, and the next tasks."""
+    body = await call.body(SettleBody)
+    said: list[tuple[str, int, Outcome | None]] = []
+    for at, item in enumerate(body.outcomes):
+        outcome: Outcome | None = None
+        if item.outcome == "complete":
+            outcome = Outcome(ok=True, result=item.result)
+        elif item.outcome == "fail":
+            if not item.error:
+                field = f"outcomes.{at}.error"
+                msg = f"missing required field '{field}'"
+                raise InvalidRequest(msg, details={"field": field})
+            outcome = _failure(item)
+        said.append((item.leaseId, item.token, outcome))
+    settling = await call.bridge.tell_settled(said, body.workerId, call.by)
+    leases = await _lent(call, body.workerId, body.lease) if body.lease is not None else []
+    outcomes = [
+        _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
+        for (name, _, _), each in zip(said, await settling, strict=True)
+    ]
+    return call.json({"outcomes": outcomes, "leases": leases})
+
+
+def _refused(name: str, error: RotaError) -> dict[str, Any]:
+    return {"leaseId": name, "code": error.code, "error": error.message}
+
+
+async def workers(call: Call) -> Any:
+    """GET /v1/workers: those heard of last first."""
+    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
+    at = call.query_int("cursor", default=0, low=0, high=1 << 31)
+    rows, is_more = call.sight.workers(at, limit)
+    body: dict[str, Any] = {"workers": [_worker(row) for row in rows], "count": len(rows)}
+    if is_more:
+        body["nextCursor"] = str(at + limit)
+    return call.json(body)
+
+
+def _worker(row: Any) -> dict[str, Any]:
+    wants = row.wants
+    view: dict[str, Any] = {
+        "workerId": row.worker,
+        "lastSeen": rfc3339(row.seen_at),
+        "heartbeatDelayMs": row.delay_us // 1000,
+        "waiting": row.is_waiting,
+        "labels": sorted(wants.labels) if wants is not None else [],
+        "holds": row.holds,
+        "leases": [
+            {
+                "leaseId": lease_id(lease.task, token),
+                "taskId": lease.task,
+                "agentId": lease.agent,
+                "type": lease.type,
+                "expiresAt": rfc3339(lease.expires_at),
+            }
+            for token, lease in row.leases
+        ],
+    }
+    if wants is not None and wants.agents is not None:
+        view["agents"] = list(wants.agents)
+    if wants is not None and wants.types is not None:
+        view["types"] = list(wants.types)
+    return view

@@ -1,0 +1,65 @@
+"""The workers as they are at this moment: who was heard of, waits, and holds what.
+
+Nothing of it is a fact (`actors/workers.py`), so it is not held back until it is durable.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from rota.actors.dispatcher import DispatcherActor
+from rota.actors.leases import LeasesActor
+from rota.actors.runtime import body_of
+
+if TYPE_CHECKING:
+    from rota.actors.system import Shard
+    from rota.domain.leases import Lease
+    from rota.domain.lending import Wants
+    from rota.sight.history import MaySee
+
+LEASES_SHOWN_MAX = 100
+
+
+class WorkerRow(NamedTuple):
+    """A worker; of its leases the first are named."""
+
+    worker: str
+    seen_at: int
+    delay_us: int
+    is_waiting: bool
+    wants: Wants | None
+    holds: int
+    leases: list[tuple[int, Lease]]
+
+
+def workers_of(
+    shard: Shard, may_see: MaySee | None, at: int, limit: int
+) -> tuple[list[WorkerRow], bool]:
+    leases, dispatcher = body_of(shard.leases), body_of(shard.dispatcher)
+    if not isinstance(leases, LeasesActor) or not isinstance(dispatcher, DispatcherActor):
+        return [], False  # the log has failed, and nobody is served
+    now = shard.journal.now()
+    held: dict[str, list[tuple[int, Lease]]] = {}
+    for token, lease in leases.live.items():
+        if may_see is None or may_see(lease.agent):
+            held.setdefault(lease.worker, []).append((token, lease))
+    names = dict.fromkeys([*reversed(leases.workers.by_name), *held])
+    seen = (name for name in names if may_see is None or name in held or _may(shard, name, may_see))
+    rows = []
+    for name in islice(seen, at, at + limit + 1):
+        one, own = leases.workers.by_name.get(name), held.get(name, [])
+        last = max([lease.seen_at for _, lease in own] + ([one.seen_at] if one is not None else []))
+        silent = max((max(each.gap_us, now - each.seen_at) for _, each in own), default=0)
+        delay_us = silent if own or one is None else one.delay_us
+        wants = one.wants if one is not None else None
+        waits = dispatcher.waits(name)
+        rows.append(WorkerRow(name, last, delay_us, waits, wants, len(own), own[:LEASES_SHOWN_MAX]))
+    return rows[:limit], len(rows) > limit
+
+
+def _may(shard: Shard, name: str, may_see: MaySee) -> bool:
+    """Whether a worker came for agents that may all be seen."""
+    one = body_of(shard.leases).workers.by_name.get(name)
+    wants = one.wants if one is not None else None
+    return wants is not None and wants.agents is not None and all(map(may_see, wants.agents))
