@@ -9,6 +9,7 @@ else is sent once. `async with RotaClient() as rota:` closes it; or `await rota.
 from __future__ import annotations
 
 import asyncio
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aiohttp
@@ -28,6 +29,8 @@ T = TypeVar("T")
 CONNECTIONS_MAX = 256
 KEPT_S = 15.0
 """How long a connection is kept for another request; a server keeps it longer."""
+AT_ONCE_BYTES_MAX = 1 << 20
+"""What is larger is sent piece by piece."""
 LINE_BYTES_MAX = 16 << 20
 """A line of a stream is one event, which may have a whole result in it."""
 
@@ -140,9 +143,10 @@ class AwaitingFace:
         raw, headers = self._http.encoded(call.body)
         url = self._url(call.path, call.query)
         limit = aiohttp.ClientTimeout(total=self._timeout_s + call.wait_s)
+        data = BytesIO(raw) if raw is not None and len(raw) > AT_ONCE_BYTES_MAX else raw
         try:
             async with self._opened().request(
-                call.method, url, data=raw, headers=headers, timeout=limit, allow_redirects=False
+                call.method, url, data=data, headers=headers, timeout=limit, allow_redirects=False
             ) as response:
                 answer = await response.read()
         except (OSError, aiohttp.ClientError, TimeoutError) as error:

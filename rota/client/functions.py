@@ -2,8 +2,8 @@
 
 A function names what it wants: `ctx` (or anything annotated as Context), `params` (the whole dict),
 one parameter annotated as a pydantic model (the params, validated), or params by their names. What
-it returns must be JSON. Whatever happens becomes an `Outcome` as `settle` takes it; only a
-cancelled attempt has none.
+it returns must be JSON, and is written as such at once. Whatever happens becomes an `Outcome` as
+`settle` takes it; only a cancelled attempt has none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import dataclasses
 import inspect
 import traceback
-import typing
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,7 +21,7 @@ from rota.client.context import Context, Fail, Retry
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rota.client.steps import Json
     from rota.client.threads import Threads
@@ -37,24 +36,23 @@ Outcome = dict[str, Any]
 class Function:
     """One function, and how it is called."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        """Look at the signature. Raises ConfigError if it cannot be served."""
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
+        """Look at the signature; `names` are those known where the function is written.
+
+        Raises ConfigError if it cannot be served.
+        """
         self.call = function
         self.name = getattr(function, "__name__", repr(function))
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = inspect.signature(function)
-        try:
-            hints = typing.get_type_hints(function)
-        except (NameError, TypeError):  # annotations that only a type checker can read
-            hints = {}
         self._ctx = self._whole = None
         self._model: tuple[str, type[BaseModel]] | None = None
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 msg = f"{self.name} has a parameter without a name: {name}"
                 raise ConfigError(msg, hint="params are given by their names")
-            hint = hints.get(name)
-            if hint is Context or (hint is None and name == "ctx"):
+            hint = _hint_of(parameter, function, names)
+            if hint is Context or (name == "ctx" and not isinstance(hint, type)):
                 self._ctx = name
             elif isinstance(hint, type) and issubclass(hint, BaseModel):
                 self._model = (name, hint)
@@ -107,7 +105,21 @@ class Function:
             return failed(f"{type(error).__name__}: {error}", code=type(error).__name__)
 
 
-def encoded(result: Any) -> orjson.Fragment | None:
+def _hint_of(
+    parameter: inspect.Parameter, function: Callable[..., Any], names: Mapping[str, Any]
+) -> Any:
+    """Read an annotation, written out or as text; None if only a type checker can read it."""
+    hint = parameter.annotation
+    if not isinstance(hint, str):
+        return None if hint is parameter.empty else hint
+    known = {**getattr(function, "__globals__", {}), **names}
+    try:
+        return eval(hint, known)  # noqa: S307 - it is the source of the function that is read
+    except Exception:  # noqa: BLE001 - whatever it takes to read it, it is not here
+        return Context if hint.rpartition(".")[2] == "Context" else None
+
+
+def encoded(result: Any) -> bytes | None:
     """Write a result once, where it was made. Raises Fail `bad_result`."""
     if result is None:
         return None
@@ -116,7 +128,7 @@ def encoded(result: Any) -> orjson.Fragment | None:
     elif dataclasses.is_dataclass(result) and isinstance(result, type):
         raise Fail("the result is a class, not JSON", code="bad_result")
     try:
-        return orjson.Fragment(orjson.dumps(result))
+        return orjson.dumps(result)
     except TypeError as error:
         raise Fail(f"the result is not JSON: {error}", code="bad_result") from error
 

@@ -2,8 +2,8 @@
 
 A lease is extended about every third of its length, those of short attempts never. Log lines and
 progress go out as soon as they are there, together with an extension; what comes meanwhile goes
-with the next. Whoever is cancelled or has lost its lease is told by `on_lost`. A server that does not
-answer takes nothing from anybody: after a restart it gives every lease its full length.
+with the next. Whoever is cancelled or has lost its lease is told by `on_lost`. A server that does
+not answer takes nothing from anybody: after a restart it gives every lease its full length.
 """
 
 from __future__ import annotations

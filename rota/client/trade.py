@@ -14,6 +14,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota.client.calls.leases import lease_wish
 from rota.client.functions import failed
 from rota.client.steps import is_passing, pauses
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 OUTCOMES_MAX = 1000
 BYTES_MAX = 1 << 20
 """Of the results in one request; one that is larger goes alone."""
+PARCEL_BYTES = 200
 POLL_S = 20.0
 AWAY_S, AWAY_S_MAX = 0.1, 5.0
 UNSERVED_S = 0.5
@@ -43,8 +46,10 @@ class Parcel:
     def __init__(self, lease: Json, outcome: Outcome) -> None:
         self.task_id = lease["taskId"]
         self.body = {"leaseId": lease["leaseId"], "token": lease["token"], **outcome}
-        result = outcome.get("result")
-        self.size = 200 if result is None else 200 + len(result.contents)
+        self.size = PARCEL_BYTES
+        if (result := outcome.get("result")) is not None:
+            self.size += len(result)
+            self.body["result"] = orjson.Fragment(result)
         self.was_sent = False
 
 
@@ -171,10 +176,10 @@ class Trade:
                 self._asked -= room
             self._found()
             tries = pauses(AWAY_S, AWAY_S_MAX)
-            self._forget(len(sent))
             for parcel, told in zip(sent, answer["outcomes"], strict=True):
                 self._hear(parcel, told)
             self._take(answer)
+            self._forget(len(sent))  # last: what was put meanwhile is waited for, too
             self._has_room.set()
 
     def _next_parcels(self) -> list[Parcel]:

@@ -8,8 +8,8 @@
     worker.main()
 
 It holds at most `concurrency` + `prefetch` tasks, keeps their leases, and tells what became of
-each. On SIGTERM it takes nothing more, finishes what it can within `grace_s`, and gives back the rest.
-What it has not told when it dies is done again by another: the server's promise is at least once.
+each. On SIGTERM it takes nothing more, finishes what it can within `grace_s`, and gives back the
+rest. What it has not told when it dies is done again by another: the promise is at least once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Worker:
         agents = [agent] if agent is None or isinstance(agent, str) else list(agent)
 
         def register(function: F) -> F:
-            served = Function(function)
+            served = Function(function, sys._getframe(1).f_locals)  # noqa: SLF001
             for each in agents:
                 if (each, type) in self.functions:
                     whose = "" if each is None else f" of {each}"
