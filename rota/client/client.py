@@ -9,6 +9,7 @@ else is sent once. `async with RotaClient() as rota:` closes it; or `await rota.
 from __future__ import annotations
 
 import asyncio
+import socket
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -159,9 +160,15 @@ class AwaitingFace:
                 limit=CONNECTIONS_MAX,
                 keepalive_timeout=KEPT_S,
                 ssl=self._tls if self._tls is not None else True,
+                socket_factory=self._new_socket,
             )
             self._session = aiohttp.ClientSession(connector=connector, read_bufsize=LINE_BYTES_MAX)
         return self._session
+
+    @staticmethod
+    def _new_socket(address: Any) -> socket.socket:
+        family, kind, protocol, *_ = address
+        return socket.socket(family, kind, protocol)
 
     def _url(self, path: str, query: Json | None) -> URL:
         return URL(self._origin + self._http.path(path, query), encoded=True)

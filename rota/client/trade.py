@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from rota.client.calls.leases import lease_wish
+from rota.client.client import RotaClient
 from rota.client.functions import failed
 from rota.client.steps import is_passing, pauses
 from rota.errors import RotaError
@@ -24,7 +27,6 @@ from rota.errors import RotaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rota.client.client import RotaClient
     from rota.client.functions import Outcome
     from rota.client.steps import Json
 
@@ -36,6 +38,21 @@ POLL_S = 20.0
 AWAY_S, AWAY_S_MAX = 0.1, 5.0
 UNSERVED_S = 0.5
 log = logging.getLogger("rota.worker")
+
+
+class Poller(RotaClient):
+    """A client that hangs up audibly.
+
+    To a server a connection that was closed looks like one that says nothing more and still
+    listens; what it grants to it would stay granted until the lease is over. One that was reset has
+    gone, and gets nothing.
+    """
+
+    @staticmethod
+    def _new_socket(address: Any) -> socket.socket:
+        made = RotaClient._new_socket(address)  # noqa: SLF001 - of its own class
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return made
 
 
 class Parcel:
@@ -59,6 +76,7 @@ class Trade:
     def __init__(
         self,
         client: RotaClient,
+        poller: Poller,
         worker_id: str,
         wish: Json,
         room: Callable[[], int],
@@ -66,6 +84,7 @@ class Trade:
     ) -> None:
         """`room` says how many more can be taken; `on_leases` takes them, and says how many."""
         self._client = client
+        self._poller = poller
         self._worker_id = worker_id
         self._wish = wish
         self._room = room
@@ -110,6 +129,9 @@ class Trade:
         tries = pauses(AWAY_S, AWAY_S_MAX)
         unserved = pauses(UNSERVED_S, AWAY_S_MAX)
         while self._is_open:
+            if self._is_held_back:
+                await asyncio.sleep(next(unserved))
+                self._is_held_back = False
             self._has_room.clear()
             room = self._free()
             if room <= 0 or self._outcomes:
@@ -119,7 +141,7 @@ class Trade:
             wish = self._wish | {"max": room, "waitMs": round(POLL_S * 1000)}
             body = {"workerId": self._worker_id, **wish}
             try:
-                answer = await self._client.ask("POST", "/v1/leases", body=body, wait_s=POLL_S)
+                answer = await self._poller.ask("POST", "/v1/leases", body=body, wait_s=POLL_S)
             except RotaError as error:
                 if not _will_pass(error):
                     raise
@@ -131,10 +153,7 @@ class Trade:
             self._found()
             tries = pauses(AWAY_S, AWAY_S_MAX)
             self._take(answer)
-            if self._is_held_back:
-                await asyncio.sleep(next(unserved))
-                self._is_held_back = False
-            else:
+            if not self._is_held_back:
                 unserved = pauses(UNSERVED_S, AWAY_S_MAX)
 
     def _free(self) -> int:

@@ -29,7 +29,7 @@ from rota.client.context import Context
 from rota.client.functions import Function
 from rota.client.keeping import Held, Keeper
 from rota.client.threads import Threads
-from rota.client.trade import Trade, wish_of
+from rota.client.trade import Poller, Trade, wish_of
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -131,7 +131,10 @@ class Worker:
         self._threads = Threads(f"rota-{self.worker_id}")
         where = {"token": self.token, "namespace": self.namespace, "ca_file": self.ca_file}
         client = RotaClient(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
-        self._trade = Trade(client, self.worker_id, self._wish(), self._room, self._begin_all)
+        poller = Poller(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
+        self._trade = Trade(
+            client, poller, self.worker_id, self._wish(), self._room, self._begin_all
+        )
         self._keeper = Keeper(client, self.lease_s, self._drop)
         with ExitStack() as undo:
             if signals:
@@ -141,6 +144,7 @@ class Worker:
             finally:
                 self._threads.close()
                 await client.close()
+                await poller.close()
 
     async def _work(self, client: RotaClient) -> None:
         log.info("%s takes %s from %s", self.worker_id, self._served(), client.url)
