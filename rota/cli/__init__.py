@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "serve": "serve",
+    "worker": "worker",
     "submit": "submit",
     "get": "client",
     "list": "client",

@@ -15,7 +15,7 @@ from rota.cli.values import wait_option
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from rota.client.client import RotaClient
+    from rota.client.sync_client import SyncRotaClient
 
 TASKS_SHOWN = 50
 EXAMPLE = '{"agentId": "me", "tasks": [{"action": "echo"}]}'
@@ -39,7 +39,7 @@ def batch_command() -> None:
 @json_option
 @with_client
 def submit_command(
-    file: IO[str], *, wait_s: float | None, as_json: bool, client: RotaClient
+    file: IO[str], *, wait_s: float | None, as_json: bool, client: SyncRotaClient
 ) -> None:
     """Submit the batch in FILE, whole or not at all.
 
@@ -69,7 +69,9 @@ def submit_command(
 @wait_option
 @json_option
 @with_client
-def get_command(batch_id: str, *, wait_s: float | None, as_json: bool, client: RotaClient) -> None:
+def get_command(
+    batch_id: str, *, wait_s: float | None, as_json: bool, client: SyncRotaClient
+) -> None:
     """Show a batch: how far it has come, and the states of its tasks.
 
     \b
@@ -88,7 +90,7 @@ def get_command(batch_id: str, *, wait_s: float | None, as_json: bool, client: R
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def cancel_command(batch_id: str, *, reason: str, as_json: bool, client: RotaClient) -> None:
+def cancel_command(batch_id: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
     """Cancel the tasks of a batch that have not ended.
 
     \b
@@ -116,7 +118,7 @@ def _read(file: IO[str]) -> dict[str, Any]:
     return body
 
 
-def _see_through(client: RotaClient, batch_id: str, wait_s: float, *, as_json: bool) -> None:
+def _see_through(client: SyncRotaClient, batch_id: str, wait_s: float, *, as_json: bool) -> None:
     """Wait for the end of a batch; exit 0 only if all of it succeeded."""
     later = f"rota batch get {batch_id}"
     with found_later(later), progress(f"batch {batch_id}") as report:

@@ -14,7 +14,7 @@ from rota.cli.values import wait_option
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
-    from rota.client.client import RotaClient
+    from rota.client.sync_client import SyncRotaClient
 
 
 @click.command("get")
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @with_client
 def get_command(
-    task_id: str, *, wait_s: float | None, at: str | None, as_json: bool, client: RotaClient
+    task_id: str, *, wait_s: float | None, at: str | None, as_json: bool, client: SyncRotaClient
 ) -> None:
     """Show one task; with --wait once it has ended, with --at as it was.
 
@@ -67,7 +67,7 @@ def list_command(
     batch: str | None,
     wish: Wish,
     as_json: bool,
-    client: RotaClient,
+    client: SyncRotaClient,
 ) -> None:
     """List tasks, newest first.
 
@@ -94,7 +94,7 @@ def list_command(
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def cancel_command(task_id: str, *, reason: str, as_json: bool, client: RotaClient) -> None:
+def cancel_command(task_id: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
     """Cancel a task that has not ended.
 
     \b
@@ -108,7 +108,7 @@ def cancel_command(task_id: str, *, reason: str, as_json: bool, client: RotaClie
 @click.argument("task_id", metavar="ID")
 @json_option
 @with_client
-def retry_command(task_id: str, *, as_json: bool, client: RotaClient) -> None:
+def retry_command(task_id: str, *, as_json: bool, client: SyncRotaClient) -> None:
     """Give a failed task a new life, with all its attempts.
 
     \b

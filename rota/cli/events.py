@@ -19,7 +19,7 @@ from rota.clock import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from rota.client.client import RotaClient
+    from rota.client.sync_client import SyncRotaClient
 
 EVENTS = 100
 PAGE_ROWS_MAX = 1000
@@ -49,7 +49,7 @@ def events_command(
     agent: str | None,
     follow: bool,
     as_json: bool,
-    client: RotaClient,
+    client: SyncRotaClient,
 ) -> None:
     """Print the history, oldest first.
 
@@ -105,7 +105,7 @@ def _of_task(
 
 
 def _pages(
-    client: RotaClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
+    client: SyncRotaClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
 ) -> Iterator[dict[str, Any]]:
     """Give up to about `limit` events: whoever wants few does not ask for a whole page."""
     if limit >= PAGE_ROWS_MAX:

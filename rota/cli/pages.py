@@ -13,7 +13,7 @@ from rota.client.pages import PAGE_ROWS, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.client.transport import Json
+    from rota.client.steps import Json
 
 
 class Page(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.output import complain_in_json, note
-from rota.client.client import RotaClient
+from rota.client.sync_client import SyncRotaClient
 from rota.client.transport import DEFAULT_URL
 from rota.errors import RequestError, RotaError
 
@@ -77,7 +77,8 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
         *args: Any, url: str, token: str | None, namespace: str | None, **options: Any
     ) -> None:
         try:
-            command(*args, client=RotaClient(url, token=token, namespace=namespace), **options)
+            with SyncRotaClient(url, token=token, namespace=namespace, retries=0) as client:
+                command(*args, client=client, **options)
         except RotaError as error:
             if isinstance(error, RequestError):
                 error.hint = error.hint or hint_for(error)

@@ -12,7 +12,7 @@ from rota.cli.server_options import found_later, with_client
 from rota.cli.values import Duration, Moment, Param, Params, Priority, wait_option
 
 if TYPE_CHECKING:
-    from rota.client.client import RotaClient
+    from rota.client.sync_client import SyncRotaClient
 
 KNOWN = {
     "idempotent": "the idempotency key stands for this task already",
@@ -105,7 +105,7 @@ def submit_command(
     params: dict[str, Any] | None,
     wait_s: float | None,
     as_json: bool,
-    client: RotaClient,
+    client: SyncRotaClient,
     **options: Any,
 ) -> None:
     """Submit a task that runs ACTION, which is also its type.

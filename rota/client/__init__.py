@@ -1,5 +1,36 @@
-"""What users import: a client of the native API."""
+"""What users import: a client of the native API in two faces, and a worker.
 
-from rota.client.client import RotaClient
+    RotaClient       for asyncio: `task = await rota.submit("echo", "me")`
+    SyncRotaClient   the same calls, blocking: `task = rota.submit("echo", "me")`
+    Worker           takes tasks and runs your functions; raise `Retry` or `Fail` in them
 
-__all__ = ["RotaClient"]
+What a server refuses is raised as a class of `rota.errors`, with the server's code. A name is
+loaded when it is first used, so that whoever blocks need not wait for aiohttp.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rota.client.client import RotaClient
+    from rota.client.context import Context, Fail, Retry
+    from rota.client.sync_client import SyncRotaClient
+    from rota.client.worker import Worker
+
+_HOMES = {
+    "Context": "context",
+    "Fail": "context",
+    "Retry": "context",
+    "RotaClient": "client",
+    "SyncRotaClient": "sync_client",
+    "Worker": "worker",
+}
+
+__all__ = ["Context", "Fail", "Retry", "RotaClient", "SyncRotaClient", "Worker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,10 +1,15 @@
-"""Where the native API has what a client asks for."""
+"""Where the native API has what a client asks for, and the small change of its requests."""
 
 from __future__ import annotations
 
+import secrets
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def path_of(noun: str, subject: str, verb: str = "") -> str:
@@ -21,3 +26,13 @@ def path_of_pause(agent: str | None, action: str | None) -> str:
     if agent is not None:
         return path_of("agents", agent)
     return path_of("types", action) if action is not None else "/v1/scheduler"
+
+
+def said(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what was not said."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def new_key() -> str:
+    """Make an idempotency key that nobody else has."""
+    return f"sdk-{secrets.token_hex(12)}"

@@ -1,17 +1,19 @@
-"""HTTP as the client speaks it: one request, one connection, one time limit.
+"""HTTP as both faces of the client speak it: address, headers, bodies, answers; no sockets.
 
-JSON goes out and parsed JSON comes in; a refusal comes as the class of rota.errors that it was on
-the server, with its code, status and details. Nothing is ever sent twice.
+JSON goes out and parsed JSON comes in; a refusal becomes the class of rota.errors that it was on
+the server, with its code, status and details.
 """
 
 from __future__ import annotations
 
-import http.client
-from typing import TYPE_CHECKING, Any
+import os
+import ssl
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 
+from rota import __version__
 from rota.errors import (
     CallbackRefused,
     Conflict,
@@ -29,14 +31,17 @@ from rota.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
+
+    from rota.client.steps import Json, Open
 
 DEFAULT_URL = "http://127.0.0.1:9867"
+TIMEOUT_S = 30.0
+RETRIES = 3
 STREAM_TIMEOUT_S = 45.0
 """Three of the server's heartbeats; a stream silent for longer is a lost one."""
 REFUSED, FAILED = 400, 500
-
-Json = dict[str, Any]
+GATEWAY = frozenset({502, 503, 504})
 
 _BY_CODE: dict[str, type[RotaError]] = {
     cls.code: cls
@@ -52,109 +57,87 @@ _BY_CODE: dict[str, type[RotaError]] = {
     )
 }
 _BY_STATUS: dict[int, type[RotaError]] = {
-    cls.status: cls for cls in (InvalidRequest, Conflict, Unprocessable)
+    cls.status: cls for cls in (InvalidRequest, Conflict, NotFound, Unprocessable)
 }
 """The classes whose errors may carry a more exact code than the class's own."""
 
 
 class Transport:
-    """Sends requests to one server."""
+    """One server's address, what goes with every request to it, and how its answers are read."""
 
-    def __init__(
-        self, url: str, token: str | None, timeout_s: float, namespace: str | None = None
-    ) -> None:
-        """Take the server's address. Raises InvalidRequest if it is not one."""
-        self.url = url.rstrip("/")
-        self._timeout_s = timeout_s
-        self._headers: dict[str, str | bytes] = {"Accept": "application/json"}
-        if token:
-            if not token.isprintable():
+    def __init__(self, url: str | None, token: str | None, namespace: str | None) -> None:
+        """Take the server's address. Raises InvalidRequest if it is not one.
+
+        What is not given is taken from ROTA_URL, ROTA_TOKEN and ROTA_NAMESPACE, as by the command
+        line.
+        """
+        environ = os.environ
+        address = url or environ.get("ROTA_URL") or DEFAULT_URL
+        secret = token if token is not None else environ.get("ROTA_TOKEN")
+        name = namespace if namespace is not None else environ.get("ROTA_NAMESPACE")
+        self.url = address.rstrip("/")
+        self.headers = {"Accept": "application/json", "User-Agent": f"rota-python/{__version__}"}
+        if secret:
+            if not secret.isprintable():
                 msg = "the token contains characters that a header cannot carry"
                 raise InvalidRequest(msg)
-            self._headers["Authorization"] = b"Bearer " + token.encode()
-        if namespace:
-            self._headers["X-Rota-Namespace"] = namespace.encode("ascii", "backslashreplace")
+            self.headers["Authorization"] = f"Bearer {secret}"
+        if name:
+            safe = name.encode("ascii", "backslashreplace").decode()
+            self.headers["X-Rota-Namespace"] = safe
         try:
             parts = urlsplit(self.url)
-            self._port = parts.port
+            self.port = parts.port
         except ValueError:
-            parts, self._port = urlsplit(""), None
+            parts, self.port = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            msg = f"{url!r} is not the address of a server"
+            msg = f"{address!r} is not the address of a server"
             raise InvalidRequest(msg, hint=f"write it like {DEFAULT_URL}")
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._prefix = parts.path
+        self.is_secure = parts.scheme == "https"
+        self.host = parts.hostname
+        self.prefix = parts.path
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Json | None = None,
-        body: Json | None = None,
-        wait_s: float = 0.0,
-    ) -> Json:
-        """Send one request and give the parsed answer. Raises a RotaError.
-
-        `wait_s` is how much longer than usual the server may take, because it was asked to wait.
-        """
-        headers = dict(self._headers)
-        raw: bytes | None = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            try:
-                raw = orjson.dumps(body)
-            except TypeError as error:
-                msg = f"this cannot be sent as JSON: {error}"
-                raise InvalidRequest(msg) from error
-        connection = self._connect(self._timeout_s + wait_s)
-        try:
-            connection.request(method, self._path(path, query), raw, headers)
-            with connection.getresponse() as response:
-                answer, status = response.read(), response.status
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        finally:
-            connection.close()
-        if status >= REFUSED:
-            raise self._problem(status, answer)
-        return self._parsed(status, answer)
-
-    def stream(self, path: str, after: int, query: Json) -> Iterator[Json | None]:
-        """Give the server-sent events of one connection; None once, when it stands."""
-        headers = {**self._headers, "Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        connection = self._connect(STREAM_TIMEOUT_S)
-        try:
-            connection.request("GET", self._path(path, query), headers=headers)
-            with connection.getresponse() as response:
-                if response.status >= REFUSED:
-                    raise self._problem(response.status, response.read())
-                yield None
-                while line := response.readline():
-                    if line.startswith(b"data: "):
-                        yield self._parsed(response.status, line[6:])
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        finally:
-            connection.close()
-
-    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(self._host, self._port, timeout=timeout_s)
-
-    def _path(self, path: str, query: Json | None) -> str:
+    def path(self, path: str, query: Mapping[str, object] | None) -> str:
+        """Write what comes after the host, without what was not said."""
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        return self._prefix + path + (f"?{urlencode(given)}" if given else "")
+        return self.prefix + path + (f"?{urlencode(given)}" if given else "")
 
-    def _unreachable(self, error: Exception) -> ServerUnreachable:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        msg = f"cannot reach a rota server at {self.url}: {reason}"
-        return ServerUnreachable(msg, hint="start one with `rota serve`, or give its url")
-
-    def _parsed(self, status: int, answer: bytes) -> Json:
+    def encoded(self, body: Json | None) -> tuple[bytes | None, dict[str, str]]:
+        """Write a body, and the headers that go with it. Raises InvalidRequest."""
+        if body is None:
+            return None, self.headers
         try:
-            value = orjson.loads(answer)
+            raw = orjson.dumps(body)
+        except TypeError as error:
+            msg = f"this cannot be sent as JSON: {error}"
+            raise InvalidRequest(msg) from error
+        return raw, {**self.headers, "Content-Type": "application/json"}
+
+    def stream_headers(self, wanted: Open) -> dict[str, str]:
+        """Give the headers that ask for a stream of events."""
+        last = {"Last-Event-ID": str(wanted.after)}
+        return {**self.headers, "Accept": "text/event-stream", **last}
+
+    def tls(self, ca_file: str | None) -> ssl.SSLContext | None:
+        """Give what an https address is judged by: the machine's authorities, or a file's."""
+        if not self.is_secure:
+            return None
+        try:
+            return ssl.create_default_context(cafile=ca_file or os.environ.get("ROTA_CA_FILE"))
+        except OSError as error:
+            msg = f"the authorities of {self.url} cannot be read: {error}"
+            raise InvalidRequest(msg, hint="check ca_file or ROTA_CA_FILE") from error
+
+    def answer(self, status: int, raw: bytes) -> Json:
+        """Read an answer. Raises the error that a refusal stands for."""
+        if status >= REFUSED:
+            raise self.problem(status, raw)
+        return self.parsed(status, raw)
+
+    def parsed(self, status: int, raw: bytes) -> Json:
+        """Read JSON. Raises RotaError `not_rota`."""
+        try:
+            value = orjson.loads(raw)
         except orjson.JSONDecodeError:
             value = None
         if isinstance(value, dict):
@@ -162,9 +145,11 @@ class Transport:
         msg = f"{self.url} answered {status}, but not as a rota server does"
         raise RotaError(msg, code="not_rota", hint="check the address given with --url")
 
-    def _problem(self, status: int, answer: bytes) -> RotaError:
+    def problem(self, status: int, raw: bytes) -> RotaError:
         """Make the error that a refusal stands for."""
-        body = self._parsed(status, answer)
+        if status in GATEWAY and not raw.lstrip().startswith(b"{"):  # a proxy's word, not rota's
+            return self.unreachable(OSError(f"HTTP {status} from what is before it"))
+        body = self.parsed(status, raw)
         code = str(body.get("code") or f"http_{status}")
         cls = _BY_CODE.get(code) or _BY_STATUS.get(status)
         if cls is None:
@@ -178,3 +163,9 @@ class Transport:
         error.status = status
         error.retryable = bool(body.get("retryable"))
         return error
+
+    def unreachable(self, error: BaseException) -> ServerUnreachable:
+        """Make the error of a server that gave no answer."""
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        msg = f"cannot reach a rota server at {self.url}: {reason}"
+        return ServerUnreachable(msg, hint="start one with `rota serve`, or give its url")

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support.server_process import ServerProcess
 
 from rota.cli import main
-from rota.client.client import RotaClient
+from rota.client.sync_client import SyncRotaClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> RotaClient:
+def client(server: ServerProcess) -> SyncRotaClient:
     """A client of that server."""
-    return RotaClient(server.url)
+    return SyncRotaClient(server.url)
 
 
 @pytest.fixture

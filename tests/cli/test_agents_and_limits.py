@@ -32,7 +32,8 @@ def test_agents_go_on_over_pages(rota, monkeypatch):
         "c": {"agents": [{"agentId": "b", "waiting": 0, "inflight": 2, "paused": False}]},
     }  # fmt: skip
     monkeypatch.setattr(
-        "rota.client.client.RotaClient.agents", lambda self, *, cursor, limit: pages[cursor]
+        "rota.client.sync_client.SyncRotaClient.agents",
+        lambda self, *, cursor, limit: pages[cursor],
     )
     one = rota("agents")
     assert ("a  " in one.stdout, "b  " in one.stdout) == (True, False)

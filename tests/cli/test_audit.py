@@ -18,7 +18,7 @@ from support.builders import (
 )
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client.client import RotaClient
+from rota.client.sync_client import SyncRotaClient
 from rota.clock import rfc3339
 from rota.domain.events import Record
 from rota.eventlog.lmdb_store import LmdbLog
@@ -116,7 +116,7 @@ def test_replay_lists_tasks(typed, kept, records):
 
 def test_replay_tells_what_is_paused(typed, tmp_path):
     with ServerProcess(tmp_path / "data", args=("--paused",)) as process:
-        client = RotaClient(process.url)
+        client = SyncRotaClient(process.url)
         client.pause(action="crawl")
         client.pause(agent="me")
     words = ("replay", "--data-dir", tmp_path / "data")
@@ -280,7 +280,7 @@ def test_verify_of_a_file_that_is_no_log_fails_with_a_sentence(typed, tmp_path):
 
 def test_audit_of_a_folder_that_is_being_served(typed, tmp_path):
     with ServerProcess(tmp_path / "data") as process:
-        client = RotaClient(process.url)
+        client = SyncRotaClient(process.url)
         task = client.wait(client.submit("echo", "a")["taskId"], 10)["taskId"]
         client.submit("wait-here", "a")
         head = client.head()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client.client import RotaClient
+from rota.client.sync_client import SyncRotaClient
 
 TASKS = 1050
 REPORTS = 1000
@@ -20,7 +20,7 @@ def long(tmp_path_factory):
     """A server with a task that has a long history, and more tasks than fit on a page."""
     config = {"scheduler": {"maxPerAgent": 5000, "maxQueueSize": 5000}}
     with ServerProcess(tmp_path_factory.mktemp("long") / "data", config) as server:
-        client = RotaClient(server.url)
+        client = SyncRotaClient(server.url)
         task = client.submit("waits", "chatty")["taskId"]
         connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
         for path, body, count in (

@@ -1,0 +1,140 @@
+"""Leases: taking tasks, keeping them, and giving them back with what became of them.
+
+Most programs want `rota.client.Worker`, which does all of this by itself. An outcome carries the
+token of its lease, so the server takes it at most once; one that comes twice is refused with
+`stale_attempt`, which is why a client may send it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.client.faces import asks, iterates
+from rota.client.pages import all_rows
+from rota.client.paths import path_of, said
+from rota.client.steps import Call, Json, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LeaseCalls:
+    """/v1/leases, /v1/workers."""
+
+    @asks
+    def lease(
+        self,
+        worker_id: str,
+        *,
+        agents: Iterable[str] = (),
+        types: Iterable[str] = (),
+        labels: Iterable[str] = (),
+        max_tasks: int = 1,
+        wait_s: float = 0.0,
+        lease_s: float | None = None,
+        start: bool | None = None,
+    ) -> Call:
+        """Take up to so many tasks; wait up to `wait_s` for the first. Gives {"leases": [...]}."""
+        wish = lease_wish(
+            agents=agents,
+            types=types,
+            labels=labels,
+            max_tasks=max_tasks,
+            wait_s=wait_s,
+            lease_s=lease_s,
+            start=start,
+        )
+        return Call("POST", "/v1/leases", body={"workerId": worker_id, **wish}, wait_s=wait_s)
+
+    @asks
+    def heartbeat(
+        self,
+        lease_id: str,
+        token: int,
+        *,
+        progress: Json | float | str | None = None,
+        lines: Iterable[str] = (),
+        level: str | None = None,
+        lease_s: float | None = None,
+    ) -> Call:
+        """Keep a lease, and tell of the task. `cancelRequested` asks to stop.
+
+        Raises Conflict `stale_attempt` if it is another's or over, or NotFound.
+        """
+        body = said({"token": token, "progress": progress, "level": level, "leaseMs": _ms(lease_s)})
+        if told := list(lines):
+            body["lines"] = told
+        is_safe = not told and progress is None
+        return Call("POST", path_of("leases", lease_id, "heartbeat"), body=body, is_safe=is_safe)
+
+    @asks
+    def complete(self, lease_id: str, token: int, result: Any = None) -> Call:
+        """Say that a task is done, with its result. Raises Conflict `stale_attempt`, NotFound."""
+        body = said({"token": token, "result": result})
+        return Call("POST", path_of("leases", lease_id, "complete"), body=body)
+
+    @asks
+    def fail(
+        self,
+        lease_id: str,
+        token: int,
+        error: str,
+        *,
+        code: str | None = None,
+        retryable: bool | None = None,
+        retry_after_s: float | None = None,
+        details: Json | None = None,
+    ) -> Call:
+        """Say that an attempt failed; whether there is another is the task's policy to say."""
+        body = said({"token": token, "error": error, "code": code, "retryable": retryable})
+        more = said({"retryAfterMs": _ms(retry_after_s), "details": details})
+        return Call("POST", path_of("leases", lease_id, "fail"), body=body | more)
+
+    @asks
+    def release(self, lease_id: str, token: int) -> Call:
+        """Give a task back undone, at no cost to it."""
+        return Call("POST", path_of("leases", lease_id, "release"), body={"token": token})
+
+    @asks
+    def settle(
+        self, worker_id: str, outcomes: Iterable[Json], *, lease: Json | None = None
+    ) -> Call:
+        """Give many outcomes, each answered on its own, and take the next tasks with them.
+
+        An outcome is {"leaseId", "token", "outcome": "complete" | "fail" | "release", ...}; `lease`
+        is made by `lease_wish`.
+        """
+        body = said({"workerId": worker_id, "outcomes": list(outcomes), "lease": lease})
+        wait_s = (lease or {}).get("waitMs", 0) / 1000
+        return Call("POST", "/v1/leases/settle", body=body, wait_s=wait_s)
+
+    @asks
+    def workers(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
+        """Give a page of workers: when each was last seen, and what it holds."""
+        return Call("GET", "/v1/workers", {"limit": limit, "cursor": cursor}, is_safe=True)
+
+    @iterates
+    def iter_workers(self) -> Rows[Json]:
+        """Give all workers, asked for a page at a time."""
+        return all_rows("workers", "/v1/workers", {})
+
+
+def lease_wish(
+    *,
+    agents: Iterable[str] = (),
+    types: Iterable[str] = (),
+    labels: Iterable[str] = (),
+    max_tasks: int = 1,
+    wait_s: float = 0.0,
+    lease_s: float | None = None,
+    start: bool | None = None,
+) -> Json:
+    """Say which tasks a worker takes, how many, and how long it waits for them."""
+    wish: Json = {"max": max_tasks, "waitMs": round(wait_s * 1000)}
+    named = {"agents": list(agents), "types": list(types), "labels": list(labels)}
+    wish |= {name: names for name, names in named.items() if names}
+    return wish | said({"leaseMs": _ms(lease_s), "start": start})
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

@@ -1,0 +1,155 @@
+"""The functions of a worker: how one takes its params, is run, and what comes of it.
+
+A function names what it wants: `ctx` (or anything annotated as Context), `params` (the whole dict),
+one parameter annotated as a pydantic model (the params, validated), or params by their names. What
+it returns must be JSON, and is written as such at once. Whatever happens becomes an `Outcome` as
+`settle` takes it; only a cancelled attempt has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from rota.client.context import Context, Fail, Retry
+from rota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rota.client.steps import Json
+    from rota.client.threads import Threads
+
+ERROR_CHARS_MAX = 2000
+CODE_CHARS_MAX = 100
+TRACE_LINES_MAX = 50
+
+Outcome = dict[str, Any]
+
+
+class Function:
+    """One function, and how it is called."""
+
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, Any]) -> None:
+        """Look at the signature; `names` are those known where the function is written.
+
+        Raises ConfigError if it cannot be served.
+        """
+        self.call = function
+        self.name = getattr(function, "__name__", repr(function))
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._signature = inspect.signature(function)
+        self._ctx = self._whole = None
+        self._model: tuple[str, type[BaseModel]] | None = None
+        for name, parameter in self._signature.parameters.items():
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                msg = f"{self.name} has a parameter without a name: {name}"
+                raise ConfigError(msg, hint="params are given by their names")
+            hint = _hint_of(parameter, function, names)
+            if hint is Context or (name == "ctx" and not isinstance(hint, type)):
+                self._ctx = name
+            elif isinstance(hint, type) and issubclass(hint, BaseModel):
+                self._model = (name, hint)
+            elif name == "params" and parameter.kind is not parameter.VAR_KEYWORD:
+                self._whole = name
+
+    def arguments(self, ctx: Context) -> dict[str, Any]:
+        """Say what to call it with. Raises Fail `bad_params`."""
+        given: dict[str, Any] = {self._ctx: ctx} if self._ctx is not None else {}
+        if self._model is not None:
+            name, model = self._model
+            try:
+                given[name] = model.model_validate(ctx.params)
+            except ValidationError as error:
+                raise Fail(_wrong(error), code="bad_params") from error
+            return given
+        if self._whole is not None:
+            return {**given, self._whole: ctx.params}
+        given = {**ctx.params, **given}
+        try:
+            self._signature.bind(**given)
+        except TypeError as error:
+            raise Fail(f"{self.name}: {error}", code="bad_params") from error
+        return given
+
+    async def perform(self, ctx: Context, threads: Threads) -> Outcome:
+        """Run it, and give what came of it. Raises CancelledError alone."""
+        try:
+            given = self.arguments(ctx)
+            if self.is_async:
+                result = await self.call(**given)
+            else:
+                result = await threads.run(self.call, given)
+                if inspect.isawaitable(result):
+                    result = await result
+            return {"outcome": "complete", "result": encoded(result)}
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if ctx.cancelled or (task is not None and task.cancelling()):
+                raise
+            return failed("the function was cancelled from inside", code="cancelled")
+        except Retry as error:
+            after_ms = None if error.after is None else max(0, round(error.after * 1000))
+            return failed(str(error), code=error.code, retryable=True, retryAfterMs=after_ms)
+        except Fail as error:
+            details = error.details
+            return failed(str(error), code=error.code, retryable=False, details=details)
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a task is its failure, too
+            ctx.log(*_traced(error), level="error")
+            return failed(f"{type(error).__name__}: {error}", code=type(error).__name__)
+
+
+def _hint_of(
+    parameter: inspect.Parameter, function: Callable[..., Any], names: Mapping[str, Any]
+) -> Any:
+    """Read an annotation, written out or as text; None if only a type checker can read it."""
+    hint = parameter.annotation
+    if not isinstance(hint, str):
+        return None if hint is parameter.empty else hint
+    known = {**getattr(function, "__globals__", {}), **names}
+    try:
+        return eval(hint, known)  # noqa: S307 - it is the source of the function that is read
+    except Exception:  # noqa: BLE001 - whatever it takes to read it, it is not here
+        return Context if hint.rpartition(".")[2] == "Context" else None
+
+
+def encoded(result: Any) -> bytes | None:
+    """Write a result once, where it was made. Raises Fail `bad_result`."""
+    if result is None:
+        return None
+    if isinstance(result, BaseModel):
+        result = result.model_dump(mode="json")
+    elif dataclasses.is_dataclass(result) and isinstance(result, type):
+        raise Fail("the result is a class, not JSON", code="bad_result")
+    try:
+        return orjson.dumps(result)
+    except TypeError as error:
+        raise Fail(f"the result is not JSON: {error}", code="bad_result") from error
+
+
+def failed(error: str, *, code: str | None = None, **more: Any) -> Outcome:
+    """Make the outcome of a failed attempt."""
+    told: Json = {"outcome": "fail", "error": error[:ERROR_CHARS_MAX] or "failed"}
+    told |= {"code": code[:CODE_CHARS_MAX] if code else None, **more}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _wrong(error: ValidationError) -> str:
+    told = [
+        f"{'.'.join(str(part) for part in each['loc']) or 'params'}: {each['msg']}"
+        for each in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    return "; ".join(told)
+
+
+def _traced(error: BaseException) -> list[str]:
+    """Give the last lines of a traceback, without this module's own frames."""
+    inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    text = "".join(traceback.format_exception(type(error), error, inner, limit=-20))
+    return text.splitlines()[-TRACE_LINES_MAX:]

@@ -1,0 +1,200 @@
+"""Both faces of the client: the same calls, one blocking, one awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from support.server_process import ServerProcess
+
+from rota.client import RotaClient, SyncRotaClient
+from rota.client.calls import Calls
+from rota.client.faces import Asked, Iterated
+from rota.errors import Conflict, InvalidRequest, NotFound, RotaError, ServerUnreachable
+
+
+def test_every_call_is_a_method_of_both_with_its_docstring():
+    names = [name for name in dir(Calls) if isinstance(getattr(Calls, name), Asked | Iterated)]
+    assert {"submit", "wait_many", "stream", "settle", "create_token", "revive"} <= set(names)
+    for face in (SyncRotaClient("http://127.0.0.1:1"), RotaClient("http://127.0.0.1:1")):
+        for name in names:
+            assert inspect.getdoc(getattr(face, name)), name
+
+
+def test_the_awaited_face_submits_waits_and_raises(server):
+    async def story():
+        async with RotaClient(server.url) as rota:
+            task = await rota.submit("echo", "faces", params={"n": 1})
+            done = await rota.wait(task["taskId"], 10)
+            assert (done["state"], done["result"]) == ("succeeded", {"echo": {"n": 1}})
+            with pytest.raises(Conflict):
+                await rota.cancel(task["taskId"])
+            with pytest.raises(NotFound):
+                await rota.get("tsk_/../x?y")
+            with pytest.raises(InvalidRequest):
+                await rota.submit("echo", "faces", nonsense=1)
+            rows = [row async for row in rota.iter_tasks(agent="faces")]
+            assert [row["taskId"] for row in rows] == [task["taskId"]]
+            assert [e["kind"] for e in await rota.task_events(task["taskId"])][
+                -1
+            ] == "task_succeeded"
+
+    asyncio.run(story())
+
+
+def test_many_are_submitted_and_waited_for_by_the_feed(rota):
+    made = rota.submit_many(
+        [{"action": "sleep", "params": {"ms": n}} for n in (60, 1, 30)], agent="m"
+    )
+    ended = []
+    tasks = rota.wait_many([each["taskId"] for each in made], 20, on_end=ended.append)
+    assert [task["taskId"] for task in tasks] == [each["taskId"] for each in made]
+    assert {task["state"] for task in tasks} == {"succeeded"}
+    assert len(ended) == 3
+
+
+def test_refusals_among_many_are_told_in_their_places(rota):
+    tasks = [{"action": "echo"}, {"action": "echo", "priority": "urgent"}]
+    good, bad = rota.submit_many(tasks, agent="some", raises=False)
+    assert good["taskId"]
+    assert bad["code"] == "bad_request"
+    with pytest.raises(InvalidRequest):
+        rota.submit_many(tasks, agent="some")
+
+
+def test_wait_many_gives_what_has_not_ended_as_it_is(rota):
+    done, never = (
+        rota.submit("echo", "late")["taskId"],
+        rota.submit("nobody-does", "late")["taskId"],
+    )
+    tasks = rota.wait_many([done, never], 0.3)
+    assert [task["state"] for task in tasks] == ["succeeded", "ready"]
+    assert rota.wait_many([]) == []
+
+
+def test_a_batch_is_waited_for_with_its_progress(rota):
+    items = [{"action": "sleep", "params": {"ms": 20}} for _ in range(3)]
+    told = []
+    batch = rota.submit_batch(items, agentId="progress")
+    end = rota.wait_batch(batch["batchId"], 20, on_progress=lambda *args: told.append(args))
+    assert (end["state"], told[-1]) == ("finished", (3, 3))
+
+
+def test_a_stream_goes_on_after_the_server_was_killed(tmp_path):
+    with ServerProcess(tmp_path / "data") as first:
+        rota = SyncRotaClient(first.url)
+        lost = []
+        stream = rota.stream(after=0, kinds=("task_succeeded",), on_lost=lost.append)
+        one = rota.submit("echo", "a")["taskId"]
+        assert next(stream)["task"] == one
+        first.kill()
+        first.args = ("--port", str(first.port))
+        first.start()
+        two = rota.submit("echo", "a")["taskId"]
+        assert next(stream)["task"] == two
+        assert lost
+        stream.close()
+        rota.close()
+
+
+@contextmanager
+def scripted(*answers):
+    """Answer each request by the next of a script: a status and a body, or None to hang up."""
+    script, seen = iter(answers), []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            seen.append(
+                (
+                    self.client_address,
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
+                )
+            )
+            answer = next(script)
+            if answer is None:
+                self.close_connection = True
+                return
+            raw = json.dumps(answer[1]).encode()
+            self.send_response(answer[0])
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *args):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+AWAY = (503, {"code": "storage_unavailable", "error": "away", "retryable": True})
+TAKEN = (202, {"taskId": "tsk_1", "state": "ready"})
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_submit_is_sent_again_with_the_same_key(face):
+    with scripted(AWAY, None, TAKEN) as (url, seen):
+        if face == "sync":
+            with SyncRotaClient(url) as rota:
+                answer = rota.submit("echo", "a")
+        else:
+
+            async def story():
+                async with RotaClient(url) as rota:
+                    return await rota.submit("echo", "a")
+
+            answer = asyncio.run(story())
+    assert answer["taskId"] == "tsk_1"
+    keys = {body["idempotencyKey"] for _, body in seen}
+    assert len(seen) == 3
+    assert len(keys) == 1
+
+
+def test_what_is_not_safe_is_sent_once_and_retries_are_bounded():
+    with scripted(AWAY, TAKEN) as (url, seen), SyncRotaClient(url) as rota:
+        with pytest.raises(RotaError):
+            rota.cancel("tsk_1")
+        assert len(seen) == 1
+    with scripted(*[AWAY] * 9) as (url, seen), SyncRotaClient(url, retries=2) as rota:
+        with pytest.raises(RotaError) as caught:
+            rota.submit("echo", "a")
+        assert caught.value.code == "storage_unavailable"
+        assert len(seen) == 3
+    with scripted(AWAY) as (url, seen), SyncRotaClient(url, retries=0) as rota:
+        with pytest.raises(RotaError):
+            rota.submit("echo", "a")
+        assert "idempotencyKey" not in seen[0][1]
+
+
+def test_a_connection_is_used_again():
+    with scripted(TAKEN, TAKEN, TAKEN) as (url, seen), SyncRotaClient(url) as rota:
+        for _ in range(3):
+            rota.submit("echo", "a")
+        assert len({address for address, _ in seen}) == 1
+
+
+def test_nothing_listening_is_unreachable_for_both():
+    async def story():
+        async with RotaClient("http://127.0.0.1:1", retries=0) as rota:
+            await rota.head()
+
+    with pytest.raises(ServerUnreachable):
+        asyncio.run(story())
+    with pytest.raises(ServerUnreachable):
+        SyncRotaClient("http://127.0.0.1:1", retries=0).head()

@@ -1,0 +1,314 @@
+"""A worker against a real server: what its functions get, say and give."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+from pydantic import BaseModel
+
+from rota.client import Context, Fail, Retry, RotaClient, Worker
+from rota.errors import ConfigError
+
+AGAIN = {"maxAttempts": 3, "kind": "fixed", "baseMs": 1}
+
+
+@asynccontextmanager
+async def working(worker):
+    """Run a worker beside the test; stop it at the end."""
+    run = asyncio.create_task(worker.run(signals=False))
+    async with RotaClient(worker.url) as rota:
+        try:
+            yield rota
+        finally:
+            worker.stop()
+            await asyncio.wait_for(run, 30)
+
+
+async def ends(rota, action, agent, **fields):
+    task = await rota.submit(action, agent, **fields)
+    return await rota.wait(task["taskId"], 20)
+
+
+def test_functions_take_params_as_they_like(server):
+    worker = Worker(server.url)
+
+    class Part(BaseModel):
+        name: str
+        count: int = 1
+
+    @worker.task("by_name", agent="params")
+    async def by_name(a: int, b: int = 2):
+        return a + b
+
+    @worker.task("whole", agent="params")
+    def whole(params, ctx):
+        return {**params, "attempt": ctx.attempt, "thread": threading.current_thread().name}
+
+    @worker.task("model", agent="params")
+    def model(part: Part, context: Context):
+        assert context.token > 0
+        return part
+
+    async def story():
+        async with working(worker) as rota:
+            assert (await ends(rota, "by_name", "params", params={"a": 1}))["result"] == 3
+            done = (await ends(rota, "whole", "params", params={"x": 1}))["result"]
+            assert (done["x"], done["attempt"]) == (1, 1)
+            assert done["thread"].startswith("rota-")
+            done = await ends(rota, "model", "params", params={"name": "bolt"})
+            assert done["result"] == {"name": "bolt", "count": 1}
+            for action, params in (
+                ("model", {"count": 1}),
+                ("by_name", {}),
+                ("by_name", {"a": 1, "c": 1}),
+            ):
+                task = await ends(rota, action, "params", params=params, retry=AGAIN)
+                assert (task["state"], task["error"]["code"]) == ("failed", "bad_params")
+                assert task["attempt"] == 1
+
+    asyncio.run(story())
+
+
+def test_what_a_function_raises_is_what_the_task_says(server):
+    worker = Worker(server.url)
+
+    @worker.task("retry", agent="raises")
+    async def retry(ctx):
+        if ctx.attempt < 3:
+            raise Retry("not yet", after=0.01)
+        return ctx.attempt
+
+    @worker.task("refuse", agent="raises")
+    def refuse():
+        raise Fail("no such part", code="no_part", details={"part": 7})
+
+    @worker.task("bug", agent="raises")
+    def bug():
+        return {}["missing"]
+
+    @worker.task("exit", agent="raises")
+    async def leave():
+        raise SystemExit(3)
+
+    @worker.task("object", agent="raises")
+    async def thing():
+        return object()
+
+    async def story():
+        async with working(worker) as rota:
+            assert (await ends(rota, "retry", "raises", retry=AGAIN))["result"] == 3
+            task = await ends(rota, "refuse", "raises", retry=AGAIN)
+            assert (task["error"]["code"], task["attempt"]) == ("no_part", 1)
+            task = await ends(rota, "bug", "raises")
+            assert task["error"] == {"code": "KeyError", "message": "KeyError: 'missing'"}
+            lines = [line async for line in rota.iter_logs(task["taskId"])]
+            assert lines[0]["message"].startswith("Traceback")
+            assert {line["level"] for line in lines} == {"error"}
+            assert "functions.py" not in str(lines)
+            assert (await ends(rota, "exit", "raises"))["error"]["code"] == "SystemExit"
+            task = await ends(rota, "object", "raises", retry=AGAIN)
+            assert (task["error"]["code"], task["attempt"]) == ("bad_result", 1)
+
+    asyncio.run(story())
+
+
+def test_logs_and_progress_are_told_before_the_end(server):
+    worker = Worker(server.url)
+    go_on = threading.Event()
+
+    @worker.task("talk", agent="talks")
+    def talk(ctx):
+        ctx.log("one", "two\nthree")
+        ctx.progress({"done": 1})
+        assert go_on.wait(20)
+        ctx.log("four", level="warning")
+
+    async def story():
+        async with working(worker) as rota:
+            head = (await rota.head())["seq"]
+            task = (await rota.submit("talk", "talks"))["taskId"]
+            async for event in rota.stream(after=head, task=task, kinds=("task_progressed",)):
+                assert event["data"]["progress"] == {"done": 1}
+                break
+            assert (await rota.get(task))["state"] == "running"
+            go_on.set()
+            assert (await rota.wait(task, 20))["state"] == "succeeded"
+            lines = [(line["level"], line["message"]) async for line in rota.iter_logs(task)]
+            told = [("info", "one"), ("info", "two"), ("info", "three"), ("warning", "four")]
+            assert lines == told
+
+    asyncio.run(story())
+
+
+def test_a_cancel_stops_async_and_plain_functions(server):
+    worker = Worker(server.url, lease_s=1.0)
+    seen = {}
+    began = threading.Semaphore(0)
+
+    @worker.task("wait", agent="cancels")
+    async def wait(ctx):
+        began.release()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen["async"] = ctx.cancelled
+            raise
+
+    @worker.task("block", agent="cancels")
+    def block(ctx):
+        began.release()
+        seen["plain"] = ctx.sleep(60)
+
+    async def story():
+        async with working(worker) as rota:
+            made = [(await rota.submit(name, "cancels"))["taskId"] for name in ("wait", "block")]
+            for _ in made:
+                await asyncio.to_thread(began.acquire)
+            for task in made:
+                await rota.cancel(task)
+            for _ in range(2000):
+                if len(seen) == 2:
+                    break
+                await asyncio.sleep(0.01)
+            assert seen == {"async": True, "plain": True}
+            states = [(await rota.get(task))["state"] for task in made]
+            assert states == ["cancelled", "cancelled"]
+
+    asyncio.run(story())
+
+
+def test_a_lease_is_kept_for_longer_than_it_is_long(server):
+    worker = Worker(server.url, lease_s=1.0)
+
+    @worker.task("long", agent="keeps")
+    async def long_one():
+        await asyncio.sleep(2.5)
+        return "kept"
+
+    async def story():
+        async with working(worker) as rota:
+            task = await ends(rota, "long", "keeps")
+            assert (task["result"], task["attempt"]) == ("kept", 1)
+
+    asyncio.run(story())
+
+
+def test_stopping_finishes_what_it_can_and_gives_back_the_rest(server):
+    worker = Worker(server.url, concurrency=2, prefetch=1, grace_s=0.3)
+    began = asyncio.Queue()
+
+    @worker.task("short", agent="stops")
+    async def short(ctx):
+        began.put_nowait(ctx)
+        await asyncio.sleep(0.05)
+        return "finished"
+
+    @worker.task("endless", agent="stops")
+    async def endless(ctx):
+        began.put_nowait(ctx)
+        await asyncio.sleep(60)
+
+    async def story():
+        async with RotaClient(server.url) as rota:
+            await rota.pause(agent="stops")
+            names = ("endless", "short", "endless")
+            made = [(await rota.submit(name, "stops"))["taskId"] for name in names]
+            await rota.resume(agent="stops")
+            async with working(worker):
+                await began.get()
+                await began.get()
+            tasks = [await rota.get(task) for task in made]
+            assert [task["state"] for task in tasks] == ["ready", "succeeded", "ready"]
+            assert [task["attempt"] for task in tasks][1] == 1
+            for task in made:
+                if task != made[1]:
+                    await rota.cancel(task)
+
+    asyncio.run(story())
+
+
+def test_what_no_function_serves_is_given_back(server):
+    worker = Worker(server.url)
+
+    @worker.task("one", agent="serves-a")
+    async def one():
+        return 1
+
+    @worker.task("two", agent="serves-b")
+    async def two():
+        return 2
+
+    async def story():
+        async with RotaClient(server.url) as rota:
+            odd = (await rota.submit("two", "serves-a"))["taskId"]
+            async with working(worker):
+                assert (await ends(rota, "one", "serves-a"))["result"] == 1
+                assert (await ends(rota, "two", "serves-b"))["result"] == 2
+            for _ in range(500):  # a grant that nobody waited for is taken back a moment later
+                if (await rota.get(odd))["state"] == "ready":
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                pytest.fail("it is still with a worker that has left")
+            await rota.cancel(odd)
+
+    asyncio.run(story())
+
+
+def test_a_batch_of_short_tasks_is_settled_in_lots(server):
+    worker = Worker(server.url, concurrency=64)
+
+    @worker.task("tiny", agent="many")
+    async def tiny(n: int):
+        return n
+
+    async def story():
+        async with working(worker) as rota:
+            items = [{"action": "tiny", "params": {"n": n}} for n in range(100)]
+            batch = await rota.submit_batch(items, agentId="many")
+            end = await rota.wait_batch(batch["batchId"], 60)
+            assert end["counts"]["succeeded"] == 100
+
+    asyncio.run(story())
+
+
+def test_a_large_result_fails_its_task_and_no_other(server):
+    worker = Worker(server.url)
+
+    @worker.task("huge", agent="sizes")
+    async def huge(size: int):
+        return "x" * size
+
+    async def story():
+        async with working(worker) as rota:
+            big = await rota.submit("huge", "sizes", params={"size": 5 << 20})
+            small = await ends(rota, "huge", "sizes", params={"size": 5})
+            assert small["result"] == "xxxxx"
+            task = await rota.wait(big["taskId"], 20)
+            assert (task["state"], task["error"]["code"]) == ("failed", "bad_result")
+
+    asyncio.run(story())
+
+
+def test_mistakes_are_told_at_once(server):
+    with pytest.raises(ConfigError):
+        Worker(concurrency=0)
+    worker = Worker(server.url)
+    with pytest.raises(ConfigError):
+        asyncio.run(worker.run())
+
+    @worker.task("x")
+    async def first(): ...
+
+    with pytest.raises(ConfigError):
+
+        @worker.task("x")
+        async def second(): ...
+
+    with pytest.raises(ConfigError):
+
+        @worker.task("y")
+        async def third(a, /): ...
