@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.http import answers, docs, models
+from rota.http import answers, docs, figures, models
 from rota.http.dialects import (
     bare_tasks,
     browsermanager,
@@ -151,6 +151,16 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/scheduler/pause", control.pause_scheduler, "Pause all", models.ReasonBody),
     Route("POST", "/v1/scheduler/resume", control.resume_scheduler, "Resume all"),
     Route("GET", "/v1/stats", control.stats, "Counters"),
+    Route(
+        "GET",
+        "/v1/stats/daily",
+        figures.by_day,
+        "The figures of each day, per agent; the last week if no days are named",
+        None,
+        answers.DayPage,
+        200,
+        ("from", "to", "agentId"),
+    ),
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
     Route(
         "POST",
