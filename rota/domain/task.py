@@ -76,7 +76,8 @@ class Task:
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
     None once it is not blocked; `rank` is its priority, aged if priorities age. `ended_seq` is the
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
-    `begun_at` is the first start of any attempt, `started_at` that of the latest.
+    `begun_at` is the first start of any attempt, `started_at` that of the latest. `touched_at` is
+    the last fact that left no other moment behind.
     """
 
     id: str
@@ -121,6 +122,19 @@ class Task:
     error_code: str | None = None
     error_details: dict[str, Any] | None = None
     notes: Notes | None = None
+    touched_at: int = 0
+
+    @property
+    def updated_at(self) -> int:
+        """Give when the last fact about it was recorded, its callback's aside."""
+        return max(
+            self.created_at,
+            self.ready_at,
+            self.assigned_at,
+            self.started_at,
+            self.finished_at,
+            self.touched_at,
+        )
 
     @property
     def params(self) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.http import answers, docs, figures, models
 from rota.http.dialects import (
+    automechanica,
     bare_tasks,
     browsermanager,
     browseros,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LIST_QUERY = ("agentId", "state", "type", "batchId", "cursor", "limit", "view")
 FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
+ROW_QUERY = ("agent_name", "task_type", "cursor", "limit", "view")
 JOB_QUERY = ("status", "jobType", "profileId", "agentId", "cursor", "limit", "page", "pageSize")
 
 
@@ -55,6 +57,7 @@ class Route(NamedTuple):
 
 _TAB = pinchtab.NAME
 _JOBS = browsermanager.NAME
+_ROWS = automechanica.NAME
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -257,6 +260,41 @@ ROUTES: tuple[Route, ...] = (
         status=101,
         dialect=_JOBS,
         is_stream=True,
+    ),
+    Route(
+        "POST",
+        "/automechanica/tasks",
+        automechanica.submit,
+        "Create a task",
+        bodies.AutoMechanicaBody,
+        None,
+        201,
+        dialect=_ROWS,
+        also=(200,),
+    ),
+    Route(
+        "GET",
+        "/automechanica/tasks",
+        automechanica.list_all,
+        "Tasks, as rows of its table",
+        query=("status", *ROW_QUERY),
+        dialect=_ROWS,
+    ),
+    Route(
+        "GET",
+        "/automechanica/tasks/{id}",
+        automechanica.get_one,
+        "One task",
+        query=("view",),
+        dialect=_ROWS,
+    ),
+    Route(
+        "GET",
+        "/automechanica/dead",
+        automechanica.list_dead,
+        "The dead letters",
+        query=ROW_QUERY,
+        dialect=_ROWS,
     ),
 )
 

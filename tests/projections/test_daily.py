@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -144,7 +145,7 @@ def test_agents_beyond_those_kept_are_summed_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(d, "AGENTS_KEPT", 3)
     monkeypatch.setattr(d, "NAMED_MAX", 2)
     lives = [life(n, n, f"a{n % 6}") for n in range(1, 9)]
-    daily = at(*sum(lives, [])).daily
+    daily = at(*chain(*lives)).daily
     today = daily.of_day(DAY)
     assert sorted(today.agents) == ["a1", "a2", "a3", "a4"]
     assert (today.other[d.CREATED], today.total()[d.CREATED]) == (2, 8)
@@ -164,7 +165,7 @@ def test_agents_get_a_name_by_what_they_did_on_the_last_day(
     first = [life(n, n, f"a{n}") for n in range(3)]
     second = [life(n, DAY_S + n, "new") for n in range(3, 6)]
     third = [life(9, 2 * DAY_S, "a0")]
-    daily = at(*sum([*first, *second, *third], [])).daily
+    daily = at(*chain(*first, *second, *third)).daily
     assert list(daily.named) == ["new", "a0"]
     assert daily.by_name()["a0"][d.CREATED] == 2
 
@@ -174,7 +175,7 @@ def test_old_days_keep_their_sum_and_very_old_ones_nothing(
 ) -> None:
     monkeypatch.setattr(d, "DAYS_BY_AGENT", 2)
     monkeypatch.setattr(d, "DAYS_KEPT", 4)
-    daily = at(*sum((life(n, n * DAY_S) for n in range(7)), [])).daily
+    daily = at(*chain(*(life(n, n * DAY_S) for n in range(7)))).daily
     daily.turn(START_US + 7 * d.DAY_US)
     shown = [daily.of_day(DAY + n) for n in range(7)]
     assert [day.total()[d.CREATED] for day in shown] == [0, 0, 0, 1, 1, 1, 1]
