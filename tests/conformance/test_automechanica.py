@@ -301,7 +301,7 @@ def test_the_orchestrator_hears_of_the_end_in_its_own_words(serve: Servers, hook
     body = request.body
     assert list(body) == COLUMNS
     assert (body["id"], body["status"]) == (row["id"], "completed")
-    assert request.headers["X-AutoMechanica-Event"] == "task.completed"
+    assert request.headers["x-automechanica-event"] == "task.completed"
 
 
 def test_a_repeat_under_a_key_gives_the_same_task(rota: Rota) -> None:
