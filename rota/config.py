@@ -161,6 +161,12 @@ class TypeSettings(Section):
         )
 
 
+class DefaultSettings(Section):
+    """What native tasks get where neither they nor their type say otherwise."""
+
+    retry: RetrySettings | None = None
+
+
 class BrowserOSSettings(Section):
     """What BrowserOS tasks get, as in its document, unless `[types.chat]` says otherwise.
 
@@ -213,6 +219,7 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     executors: dict[str, ExecutorSettings] = Field(default_factory=dict)
     types: dict[str, TypeSettings] = Field(default_factory=dict)
+    defaults: DefaultSettings = DefaultSettings()
     browseros: BrowserOSSettings = BrowserOSSettings()
     browsermanager: BrowserManagerSettings = BrowserManagerSettings()
     job_limits: Annotated[BrowserManagerLimits, Field(alias="agent")] = BrowserManagerLimits()
@@ -285,7 +292,8 @@ class Settings(Section):
 
     def rules(self) -> Rules:
         types = {name: kind.rules() for name, kind in self.types.items()}
-        return Rules(types, tab=self._first("tab"), chat=self._first("chat"))
+        retry = self.defaults.retry.written() if self.defaults.retry is not None else None
+        return Rules(types, self._first("tab"), self._first("chat"), retry)
 
     def chats(self) -> TypeSettings:
         """Give what BrowserOS's tasks get: `[types.chat]`, and its own section for the rest."""

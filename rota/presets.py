@@ -13,6 +13,16 @@ from rota.errors import ConfigError
 TRANSIENT = ["timeout", "connection", "status:429", "status:503", "code:resource_busy"]
 
 
+AUTOMECHANICA_RETRY = {
+    "kind": "quadratic",
+    "baseMs": 5000,
+    "jitterMs": 0,
+    "maxMs": 3_600_000,
+    "maxAttempts": 3,
+}
+"""attempts squared times five seconds: 5, 20, 45."""
+
+
 def _job(
     timeout_s: int,
     retries: int,
@@ -97,6 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             }
         },
     },
+    "automechanica": {"defaults": {"retry": AUTOMECHANICA_RETRY}},
 }
 
 

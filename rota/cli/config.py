@@ -31,7 +31,15 @@ if TYPE_CHECKING:
 
 HIDDEN = ("tokens", "secret", "headers")
 FREE = ("routes",)
-PLAIN_SECTIONS = ("server", "scheduler", "webhooks", "browseros", "browsermanager", "agent")
+PLAIN_SECTIONS = (
+    "server",
+    "scheduler",
+    "webhooks",
+    "defaults",
+    "browseros",
+    "browsermanager",
+    "agent",
+)
 EXECUTOR_EXAMPLE = {"kind": "tab", "url": "http://127.0.0.1:9868"}
 TYPE_EXAMPLE: dict[str, Any] = {
     "executor": "pull",

@@ -95,6 +95,7 @@ def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
     event = record.event
     task.state = SCHEDULED
     task.next_at = event.until
+    task.touched_at = record.at
 
 
 def _revived(record: e.Record[e.TaskRevived], task: Task) -> None:
@@ -142,6 +143,7 @@ def _attempt_failed(record: e.Record[e.AttemptFailed], task: Task) -> None:
     event = record.event
     task.state = SCHEDULED
     task.next_at = event.next_at
+    task.touched_at = record.at
     task.error, task.error_code, task.error_details = event.error, event.code, event.details
 
 
@@ -174,12 +176,14 @@ def _interrupted(record: e.Record[e.AttemptInterrupted], task: Task) -> None:
 def _logged(record: e.Record[e.TaskLogged], task: Task) -> None:
     event = record.event
     notes = task.notes or Notes()
+    task.touched_at = record.at
     task.notes = notes._replace(lines=notes.lines + len(event.lines))
 
 
 def _progressed(record: e.Record[e.TaskProgressed], task: Task) -> None:
     event = record.event
     notes = task.notes or Notes()
+    task.touched_at = record.at
     task.notes = notes._replace(reports=notes.reports + 1, progress=event.progress)
 
 
@@ -225,6 +229,8 @@ def carry_over(task: Task, by_us: int) -> None:
         task.begun_at += by_us
     if task.finished_at:
         task.finished_at += by_us
+    if task.touched_at:
+        task.touched_at += by_us
     plan = task.plan
     is_delay = plan is not None and plan.delay_ms is not None
     if task.next_at and (is_delay or task.attempt > task.spent_before):

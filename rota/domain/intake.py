@@ -21,6 +21,7 @@ BUILTIN_ACTIONS = ("echo", "sleep", "fail")
 CHAT = "chat"
 """The type of BrowserOS tasks."""
 PRIORITY = 2
+NATIVE = "native"
 
 
 class TypeRules(NamedTuple):
@@ -38,11 +39,15 @@ class TypeRules(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules of every type, and who runs actions that have none: tabs and chats, if any."""
+    """The rules of every type, and who runs actions that have none: tabs and chats, if any.
+
+    `retry` is the policy of native tasks where neither they nor their type have one.
+    """
 
     types: dict[str, TypeRules] = {}  # noqa: RUF012 - never changed, only replaced with the rules
     tab: str | None = None
     chat: str | None = None
+    retry: dict[str, Any] | None = None
 
     def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
         """Name the executor of an action: its type's, the tab's, the builtin, the chat, or `pull`.
@@ -197,7 +202,7 @@ def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
         request.depends,
         request.on_missing,
         request.dedup,
-        _planned(request, kind, now),
+        _planned(request, rules, now),
     )
 
 
@@ -220,12 +225,15 @@ def _executor(request: Request, rules: Rules) -> str:
     return rules.executor_for(request.action, has_tab=has_tab, needs_tab=request.needs_tab)
 
 
-def _planned(request: Request, kind: TypeRules, now: int) -> Plan:
-    plan = request.plan
-    if plan is NO_PLAN and kind is NO_RULES and request.usual.retry is None:
+def _planned(request: Request, rules: Rules, now: int) -> Plan:
+    plan, kind = request.plan, rules.types.get(request.action, NO_RULES)
+    usual = request.usual.retry
+    if usual is None and request.dialect == NATIVE:
+        usual = rules.retry
+    if plan is NO_PLAN and kind is NO_RULES and usual is None:
         return plan  # as most do
     changes: dict[str, Any] = {}
-    retry = _retry(request, kind)
+    retry = _retry(request, kind, usual)
     if retry != plan.retry:
         changes["retry"] = retry
     if not plan.queue_timeout_ms and kind.queue_timeout_ms:
@@ -244,11 +252,13 @@ def _planned(request: Request, kind: TypeRules, now: int) -> Plan:
     return plan._replace(**changes) if changes else plan
 
 
-def _retry(request: Request, kind: TypeRules) -> dict[str, Any] | None:
+def _retry(
+    request: Request, kind: TypeRules, usual: dict[str, Any] | None
+) -> dict[str, Any] | None:
     """Write the policy that a task gets; None if it is the plain one, which never tries again."""
     retry = request.plan.retry
     if retry is None:
-        retry = request.usual.retry if kind.retry is None else kind.retry
+        retry = usual if kind.retry is None else kind.retry
         if retry is not None and request.retries:
             retry = RetryPolicy(**{**retry, **request.retries}).to_dict()
     return retry or None

@@ -81,6 +81,7 @@ class Task:
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
     `begun_at` is the first start of any attempt, `started_at` that of the latest. `worker` is who
     came for the latest, None if rota runs it itself, and `lease_ms` how long it may be silent.
+    `touched_at` is the last fact that left no other moment behind.
     """
 
     id: str
@@ -127,11 +128,24 @@ class Task:
     notes: Notes | None = None
     worker: str | None = None
     lease_ms: int = 0
+    touched_at: int = 0
 
     @property
     def is_leased(self) -> bool:
         """Whether a worker holds it."""
         return self.worker is not None and self.state in IN_FLIGHT
+
+    @property
+    def updated_at(self) -> int:
+        """Give when the last fact about it was recorded, its callback's aside."""
+        return max(
+            self.created_at,
+            self.ready_at,
+            self.assigned_at,
+            self.started_at,
+            self.finished_at,
+            self.touched_at,
+        )
 
     @property
     def params(self) -> dict[str, Any] | None:

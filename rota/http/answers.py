@@ -89,6 +89,32 @@ class NamespacePage(BaseModel):
     count: int
 
 
+class FiguresView(BaseModel):
+    """Six figures; an average or a rate of nothing is null, as is all of what is not known."""
+
+    tasks_created: int | None
+    tasks_completed: int | None
+    tasks_failed: int | None
+    average_latency: float | None = Field(description="ms from creation to completion")
+    worker_heartbeat_delay: float | None = Field(description="ms of a lease's longest silence")
+    error_rate: float | None = Field(description="failed attempts among those that ended")
+
+
+class DayView(FiguresView):
+    """The figures of a day; with `agentId` those of this agent."""
+
+    day: str
+    error_rates_per_agent: dict[str, float | None] | None = None
+    agents: dict[str, FiguresView] | None = None
+    other: FiguresView | None = Field(None, description="of agents that are not named")
+
+
+class DayPage(BaseModel):
+    """Some days, oldest first."""
+
+    days: list[DayView]
+
+
 class LogLine(BaseModel):
     """A line of a task's log."""
 

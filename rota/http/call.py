@@ -18,7 +18,7 @@ from rota.config import BODY_VALUES_MAX
 from rota.domain.values import has_more_values
 from rota.errors import InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
-from rota.http.dialects import browsermanager, browseros, pinchtab
+from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ VIEWS: dict[str, Callable[[Task], dict[str, Any]]] = {
     "pinchtab": pinchtab.view,
     "browseros": browseros.view,
     "browsermanager": browsermanager.view,
+    "automechanica": automechanica.view,
 }
 _INT = re.compile(r"-?\d{1,19}", re.ASCII)
 

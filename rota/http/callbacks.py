@@ -13,7 +13,7 @@ import orjson
 
 from rota.domain.task import Task
 from rota.http import views
-from rota.http.dialects import browsermanager, browseros, pinchtab
+from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +41,7 @@ _TASKS: dict[str, Callable[[Task], Rendered]] = {
     pinchtab.NAME: pinchtab.callback,
     browseros.NAME: browseros.callback,
     browsermanager.NAME: browsermanager.callback,
+    automechanica.NAME: automechanica.callback,
 }
 _BATCHES: dict[str, Callable[[Batch, Sequence[Task]], Rendered]] = {
     "native": _native_batch,

@@ -102,7 +102,10 @@ _QUERY: dict[str, dict[str, Any]] = {
     "cursor": _PLACE,
     "after": _PLACE,
     "waitMs": {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX},
-    "view": {"type": "string", "enum": ["native", "pinchtab", "browseros", "browsermanager"]},
+    "view": {
+        "type": "string",
+        "enum": ["native", "pinchtab", "browseros", "browsermanager", "automechanica"],
+    },
 }
 """The types of query parameters; the others are strings."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
 from rota.domain.packed import weight_of
 from rota.domain.task import FAILED
+from rota.http.tables import asked_action, asked_agent
 
 if TYPE_CHECKING:
     from rota.domain.task import Task
@@ -44,8 +45,7 @@ async def answer_failed(call: Call, view: View) -> Any:
 
 
 def _is_asked_for(call: Call, task: Task) -> bool:
-    agent, batch = call.query("agentId"), call.query("batchId")
-    action = call.query("type") or call.query("action") or call.query("jobType")
+    agent, action, batch = asked_agent(call), asked_action(call), call.query("batchId")
     return (
         task.state is FAILED
         and (agent is None or task.agent == agent)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.http import answers, docs, models
+from rota.http import answers, docs, figures, models
 from rota.http.dialects import (
+    automechanica,
     bare_tasks,
     browsermanager,
     browseros,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LIST_QUERY = ("agentId", "state", "type", "batchId", "cursor", "limit", "view")
 FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
+ROW_QUERY = ("agent_name", "task_type", "cursor", "limit", "view")
 JOB_QUERY = ("status", "jobType", "profileId", "agentId", "cursor", "limit", "page", "pageSize")
 
 
@@ -55,6 +57,7 @@ class Route(NamedTuple):
 
 _TAB = pinchtab.NAME
 _JOBS = browsermanager.NAME
+_ROWS = automechanica.NAME
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -209,6 +212,16 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/scheduler/pause", control.pause_scheduler, "Pause all", models.ReasonBody),
     Route("POST", "/v1/scheduler/resume", control.resume_scheduler, "Resume all"),
     Route("GET", "/v1/stats", control.stats, "Counters"),
+    Route(
+        "GET",
+        "/v1/stats/daily",
+        figures.by_day,
+        "The figures of each day, per agent; the last week if no days are named",
+        None,
+        answers.DayPage,
+        200,
+        ("from", "to", "agentId"),
+    ),
     Route("GET", "/v1/config", control.get_config, "The settings in force"),
     Route(
         "POST",
@@ -305,6 +318,41 @@ ROUTES: tuple[Route, ...] = (
         status=101,
         dialect=_JOBS,
         is_stream=True,
+    ),
+    Route(
+        "POST",
+        "/automechanica/tasks",
+        automechanica.submit,
+        "Create a task",
+        bodies.AutoMechanicaBody,
+        None,
+        201,
+        dialect=_ROWS,
+        also=(200,),
+    ),
+    Route(
+        "GET",
+        "/automechanica/tasks",
+        automechanica.list_all,
+        "Tasks, as rows of its table",
+        query=("status", *ROW_QUERY),
+        dialect=_ROWS,
+    ),
+    Route(
+        "GET",
+        "/automechanica/tasks/{id}",
+        automechanica.get_one,
+        "One task",
+        query=("view",),
+        dialect=_ROWS,
+    ),
+    Route(
+        "GET",
+        "/automechanica/dead",
+        automechanica.list_dead,
+        "The dead letters",
+        query=ROW_QUERY,
+        dialect=_ROWS,
     ),
 )
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.http")
 
 _WAIT_LINES = LogRate(5, 60.0)
+_KEYS = ("idempotencyKey", "idempotency_key")
 
 
 def native_request(body: SubmitBody | BatchItem, agent: str, by: str) -> Request:
@@ -108,7 +109,7 @@ def _key(call: Call, given: str | None) -> str | None:
 
 
 def _digest(call: Call, raw: Any) -> str:
-    said = {name: value for name, value in raw.items() if name != "idempotencyKey"}
+    said = {name: value for name, value in raw.items() if name not in _KEYS}
     text = orjson.dumps([call.path, said], option=orjson.OPT_SORT_KEYS)
     return blake2b(text, digest_size=16).hexdigest()
 

@@ -46,8 +46,7 @@ async def list_tasks(
 
     `words` are those for states; tasks of the dialects in `own` go by their own.
     """
-    agent = call.query("agentId")
-    action = call.query("type") or call.query("action") or call.query("jobType")
+    agent, action = asked_agent(call), asked_action(call)
     asked = "state" if call.query("state") else "status"
     states, own_states = _states(asked, call.query(asked), words, own)
     batch, profile = call.query("batchId"), call.query("profileId")
@@ -67,6 +66,16 @@ async def list_tasks(
 
     found, is_more = await call.sight.page(is_wanted, limit, before)
     return Listed(found, str(found[-1].created_seq) if is_more else None, is_wanted)
+
+
+def asked_agent(call: Call) -> str | None:
+    return call.query("agentId") or call.query("agent_name")
+
+
+def asked_action(call: Call) -> str | None:
+    """Name the type that is asked for, by whichever word a dialect has for it."""
+    names = ("type", "action", "jobType", "task_type")
+    return next((found for name in names if (found := call.query(name))), None)
 
 
 async def answer_list(

@@ -21,6 +21,7 @@ from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
 from rota.projections.browsers import Browsers
 from rota.projections.control import Control
+from rota.projections.daily import Daily
 from rota.projections.deliveries import Deliveries
 from rota.projections.graph import Graph
 from rota.projections.keys import Keys
@@ -58,6 +59,7 @@ class State:
         self.keys = Keys()
         self.deliveries = Deliveries()
         self.stats = Stats()
+        self.daily = Daily()
         self.control = Control()
         self.steps = Steps()
         self.stats.is_busy = self._is_busy
@@ -70,6 +72,7 @@ class State:
         """Who folds the facts about a task, in order."""
         backlog, slots = self.backlog, self.slots
         stats, graph, browsers = self.stats, self.graph, self.browsers
+        daily = self.daily
         ended: tuple[TaskHandler, ...] = (
             self._on_ended,
             backlog.on_left,
@@ -78,7 +81,7 @@ class State:
             self.deliveries.on_ended,
         )
         return {
-            e.TaskSubmitted: (backlog.on_submitted, stats.on_submitted),
+            e.TaskSubmitted: (backlog.on_submitted, stats.on_submitted, daily.on_submitted),
             e.TaskRejected: (stats.on_rejected,),
             e.TaskReleased: (
                 FOLDS[e.TaskReleased],
@@ -100,18 +103,25 @@ class State:
                 browsers.on_taken,
                 slots.on_taken,
                 stats.on_assigned,
+                daily.on_assigned,
             ),
             e.TaskStarted: (FOLDS[e.TaskStarted],),
-            e.TaskSucceeded: (browsers.on_succeeded, *ended, stats.on_succeeded),
-            e.TaskFailed: (*ended, stats.on_failed),
+            e.TaskSucceeded: (
+                browsers.on_succeeded,
+                *ended,
+                stats.on_succeeded,
+                daily.on_succeeded,
+            ),
+            e.TaskFailed: (*ended, stats.on_failed, daily.on_failed),
             e.AttemptFailed: (
                 FOLDS[e.AttemptFailed],
                 browsers.on_freed,
                 slots.on_freed,
                 backlog.on_scheduled,
                 stats.on_attempt_failed,
+                daily.on_attempt_failed,
             ),
-            e.TaskExpired: (*ended, stats.on_expired),
+            e.TaskExpired: (*ended, stats.on_expired, daily.on_expired),
             e.TaskCancelled: (*ended, stats.on_cancelled),
             e.AttemptInterrupted: (
                 FOLDS[e.AttemptInterrupted],
@@ -141,9 +151,9 @@ class State:
             e.BatchRejected: (),
             e.RefusalsCounted: (stats.on_refusals,),
             e.BatchFinished: (self._on_batch_finished,),
-            e.LeaseExpired: (),
-            e.LeaseEnded: (),
             e.ResultRefused: (stats.on_refused,),
+            e.LeaseExpired: (self.daily.on_lease_over,),
+            e.LeaseEnded: (self.daily.on_lease_over,),
             e.DeliverySucceeded: (deliveries.on_succeeded,),
             e.DeliveryFailed: (deliveries.on_failed,),
             e.DeliveryAbandoned: (deliveries.on_abandoned,),
@@ -277,6 +287,7 @@ class State:
         self.tasks.carry_over(by_us, record.at)
         self.batches.carry_over(by_us, record.at)
         self.deliveries.carry_over(by_us)
+        self.daily.turn(record.at)
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift
 
@@ -308,6 +319,7 @@ class State:
             "batches": self.batches.dump(),
             "deliveries": self.deliveries.dump(),
             "stats": self.stats.dump(),
+            "daily": self.daily.dump(),
             "control": self.control.dump(),
             "steps": self.steps.dump(),
         }
@@ -338,6 +350,7 @@ class State:
         state.keys.load(data["keys"])
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
+        state.daily.load(data["daily"])
         state._keep()
         return state
 

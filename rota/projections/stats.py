@@ -86,7 +86,9 @@ class Stats:
     def on_assigned(self, record: Record[e.TaskAssigned], task: Task) -> None:
         totals = self.totals
         totals["dispatched"] += 1
-        totals["dispatch_wait_us"] += max(0, record.at - task.ready_at)
+        wait = record.at - task.ready_at
+        if wait > 0:
+            totals["dispatch_wait_us"] += wait
 
     def on_succeeded(self, record: Record[e.TaskSucceeded], task: Task) -> None:
         self._count("completed", task.agent)
@@ -123,8 +125,11 @@ class Stats:
 
     def _executed(self, record: Record[e.TaskFact], task: Task) -> None:
         if task.started_at:
-            self.totals["executed"] += 1
-            self.totals["execution_us"] += max(0, record.at - task.started_at)
+            totals = self.totals
+            totals["executed"] += 1
+            run = record.at - task.started_at
+            if run > 0:
+                totals["execution_us"] += run
 
     def _count(self, name: str, agent: str, many: int = 1) -> None:
         self.totals[name] += many

@@ -142,6 +142,8 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
     for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
         yield "GET", f"/v1/{name}", f"/v1/{name}", None, none, 200
+    yield "GET", "/v1/stats/daily", "/v1/stats/daily?agentId=a", None, none, 200
+    yield "GET", "/v1/stats/daily", "/v1/stats/daily", None, none, 200
     for kind, name in (("agents", "zoe"), ("types", "odd")):
         yield "POST", f"/v1/{kind}/{{id}}/pause", f"/v1/{kind}/{name}/pause", {}, none, 200
         yield "POST", f"/v1/{kind}/{{id}}/resume", f"/v1/{kind}/{name}/resume", None, none, 200
@@ -172,6 +174,12 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", "/api/jobs/{id}", f"/api/jobs/{job}", None, none, 200
     yield "GET", "/api/jobs/{id}/logs", f"/api/jobs/{job}/logs", None, none, 200
     yield "POST", "/api/jobs/{id}/cancel", f"/api/jobs/{job}/cancel", None, none, 200
+    rows, wanted = "/automechanica/tasks", {"agent_name": "a", "task_type": "waits"}
+    yield "POST", rows, rows, wanted, {"Idempotency-Key": "row"}, 201
+    yield "POST", rows, rows, wanted, {"Idempotency-Key": "row"}, 200
+    yield "GET", rows, f"{rows}?status=pending&agent_name=a&limit=1", None, none, 200
+    yield "GET", f"{rows}/{{id}}", f"{rows}/{done}", None, none, 200
+    yield "GET", "/automechanica/dead", "/automechanica/dead?task_type=x", None, none, 200
 
 
 def row(method: str, path: str) -> Route:

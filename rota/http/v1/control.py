@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rota.config import scheduler_changes
 from rota.domain.intake import CHAT
 from rota.errors import ConfigError, InvalidRequest
-from rota.http import agents
+from rota.http import agents, figures
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 from rota.shown_settings import shown
@@ -148,6 +148,7 @@ def _stats(state: State, durable_seq: int) -> dict[str, Any]:
             "abandoned": state.deliveries.abandoned,
         },
         "log": {"seq": state.seq, "durableSeq": durable_seq},
+        "figures": figures.of_all_days(state.daily),
     }
 
 

@@ -16,7 +16,7 @@ from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, STREAMS_MAX
 from rota.errors import InvalidRequest, LogError
 from rota.eventlog.codec import CLASSES
 from rota.http import catch_up
-from rota.http.dialects import browseros, browseros_events
+from rota.http.dialects import automechanica, automechanica_events, browseros, browseros_events
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 from rota.http.streams import Stream
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from rota.sight.history import Wanted
 
 logger = logging.getLogger("rota.http")
+
+NATIVE = "native"
+KINDS: dict[str, frozenset[str] | None] = {
+    NATIVE: None,
+    browseros.NAME: browseros_events.KINDS,
+    automechanica.NAME: automechanica_events.KINDS,
+}
+"""The views of facts, and which kinds of facts they have words for; None is all."""
 
 
 def _wanted(call: Call) -> Wanted:
@@ -46,10 +54,13 @@ async def feed(call: Call) -> Any:
     after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     wanted = _wanted(call)
-    in_dialect = _view(call) == browseros.NAME
+    view = _view(call)
     page = await call.sight.records(after, limit, wanted)
-    if in_dialect:
-        shown = await browseros_events.shown(call.namespace.feed, page.found)
+    if view != NATIVE:
+        if view == browseros.NAME:
+            shown = await browseros_events.shown(call.namespace.feed, page.found)
+        else:
+            shown = automechanica_events.shown(page.found)
         return call.json({"events": shown, "next": page.next, "head": page.head})
     events = b",".join(item.body for item in page.found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, page.next, page.head))
@@ -65,8 +76,8 @@ async def stream(call: Call) -> Any:
     """GET /v1/events/stream."""
     wanted, after = _wanted(call), await _place(call)
     view = _view(call)
-    if view == browseros.NAME:
-        kinds = browseros_events.KINDS
+    kinds = KINDS[view]
+    if kinds is not None:
         wanted = wanted._replace(kinds=kinds if wanted.kinds is None else kinds & wanted.kinds)
     if call.app.namespaces.streams() >= STREAMS_MAX:
         raise HttpProblem(503, "too_many_streams", "too many streams are open")
@@ -118,8 +129,10 @@ async def _place(call: Call) -> int:
 
 def _renderer(call: Call, view: str) -> Callable[[Entry], bytes]:
     """Give what makes the frames of a view: one for all streams, so that they can share them."""
-    if view != browseros.NAME:
+    if view == NATIVE:
         return _frame
+    if view == automechanica.NAME:
+        return automechanica_events.frame
     made = call.namespace.streams.renderers
     if view not in made:
         made[view] = browseros_events.Frames(call.namespace.feed)
@@ -134,8 +147,8 @@ def _frame(entry: Entry) -> bytes:
 
 def _view(call: Call) -> str:
     """Name the words in which facts shall be shown. Raises InvalidRequest."""
-    name = call.query("view") or "native"
-    if name not in ("native", browseros.NAME):
-        msg = f"unknown view '{name[:50]}'; use native, {browseros.NAME}"
+    name = call.query("view") or NATIVE
+    if name not in KINDS:
+        msg = f"unknown view '{name[:50]}'; use {', '.join(KINDS)}"
         raise InvalidRequest(msg, details={"field": "view"})
     return name

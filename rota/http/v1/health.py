@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from rota import __version__
 from rota.clock import US_PER_S, monotonic_s, rfc3339
+from rota.http import agent_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -197,6 +198,7 @@ def _of_state(name: str, state: State, under_way: Callbacks | None) -> Iterator[
         name, "rota_attempts_interrupted", "Attempts cut off by a restart", totals["interrupted"]
     )
     yield _counter(name, "rota_results_refused", "Results that came too late", totals["refused"])
+    yield from agent_metrics.families(name, state.daily)
     callbacks = {
         "delivered": state.deliveries.delivered,
         "failed_try": state.deliveries.failed_tries,

@@ -1,0 +1,184 @@
+"""AutoMechanica's own words and shapes: the rows of its `tasks` table, in snake_case.
+
+A row has every column of the document and no other; what a task has not is null. `pending` is
+anything that waits, `dead` has failed for good, and what was cancelled is `failed` with its
+`error_info`. `attempts` counts the failed attempts, so a first try has 0 and one that died of its
+errors has `max_attempts`. The queue is one: rows are those of all tasks, whoever submitted them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rota.clock import rfc3339
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, RetrySettings
+from rota.domain.intake import Request, Usual
+from rota.domain.packed import spliced
+from rota.domain.plan import NO_PLAN, Plan
+from rota.domain.retry import RetryPolicy
+from rota.domain.task import IN_FLIGHT, WAITING, TaskState
+from rota.errors import InvalidRequest
+from rota.http.dialects.models import AutoMechanicaBody
+from rota.http.failures import answer_failed
+from rota.http.models import moment_us
+from rota.http.problems import native_body, reworded
+from rota.http.submissions import admitted, keyed
+from rota.http.tables import answer_list
+from rota.presets import AUTOMECHANICA_RETRY
+
+if TYPE_CHECKING:
+    from rota.domain.task import Task
+    from rota.errors import RotaError
+    from rota.http.call import Call
+
+NAME = "automechanica"
+
+STATES = {
+    TaskState.BLOCKED: "pending",
+    TaskState.SCHEDULED: "pending",
+    TaskState.READY: "pending",
+    TaskState.ASSIGNED: "leased",
+    TaskState.RUNNING: "running",
+    TaskState.SUCCEEDED: "completed",
+    TaskState.FAILED: "dead",
+    TaskState.CANCELLED: "failed",
+    TaskState.REJECTED: "failed",
+}
+NATIVE = {
+    word: frozenset(s for s, w in STATES.items() if w == word) - {TaskState.REJECTED}
+    for word in dict.fromkeys(STATES.values())
+}
+USUAL = Usual(retry=RetrySettings.model_validate(AUTOMECHANICA_RETRY).written())
+"""The document's backoff, for tasks whose type has none of its own."""
+
+
+# -- out
+
+
+def view(task: Task) -> dict[str, Any]:
+    plan = task.plan or NO_PLAN
+    owner, expires_at = lease_of(task)
+    return {
+        "id": task.id,
+        "workflow_id": getattr(plan, "workflow", None),
+        "agent_name": task.agent,
+        "task_type": task.action,
+        "payload": spliced(task.params_json) if task.params_json is not None else None,
+        "priority": task.priority,
+        "status": STATES[task.state],
+        "attempts": attempts_of(task),
+        "max_attempts": RetryPolicy(**(plan.retry or {})).max_attempts,
+        "available_at": _moment(_available_at(task)),
+        "lease_owner": owner,
+        "lease_expires_at": _moment(expires_at),
+        "error_info": _error_info(task),
+        "created_at": rfc3339(task.created_at),
+        "updated_at": rfc3339(task.updated_at),
+    }
+
+
+def lease_of(task: Task) -> tuple[str | None, int]:
+    """Say who holds a task, and until when; 0 if nobody does, or that is not known."""
+    worker: str | None = getattr(task, "worker", None)
+    return (worker, 0) if task.state in IN_FLIGHT else (None, 0)
+
+
+def attempts_of(task: Task) -> int:
+    """Count the attempts of this life that failed: the document's retry counter."""
+    spent = task.attempt - task.spent_before
+    if task.state in WAITING or task.state is TaskState.FAILED:
+        return spent
+    was_waiting = task.next_at or task.ready_at > task.assigned_at
+    if task.state is TaskState.CANCELLED and was_waiting:
+        return spent
+    return max(spent - 1, 0)  # the last one has not failed
+
+
+def _available_at(task: Task) -> int:
+    """Say from when on a task can be taken, or could when it last was; 0 if nobody knows yet."""
+    if task.state is TaskState.BLOCKED:
+        return 0
+    return task.next_at if task.state is TaskState.SCHEDULED else task.ready_at
+
+
+def _moment(at: int) -> str | None:
+    return rfc3339(at) if at else None
+
+
+def _error_info(task: Task) -> dict[str, Any] | None:
+    if task.error is None:
+        if task.state is not TaskState.CANCELLED:
+            return None
+        return {"code": "cancelled", "message": "cancelled"}
+    info: dict[str, Any] = {"code": task.error_code, "message": task.error}
+    return {**info, "details": task.error_details} if task.error_details else info
+
+
+def callback(task: Task) -> tuple[dict[str, str], bytes]:
+    return {"X-AutoMechanica-Event": f"task.{STATES[task.state]}"}, orjson.dumps(view(task))
+
+
+def problem(error: RotaError, request_id: str) -> dict[str, Any]:
+    return native_body(reworded(error, STATES), request_id)
+
+
+# -- in
+
+
+def _request(call: Call, body: AutoMechanicaBody) -> Request:
+    """Give what a body asks for, by the document's defaults."""
+    own = call.bridge.settings.defaults.retry
+    plan = Plan(not_before=moment_us(body.available_at)) if body.available_at else NO_PLAN
+    return Request(
+        body.agent_name,
+        body.task_type,
+        params=body.payload,
+        priority=int(body.priority),
+        dialect=NAME,
+        callback=body.callback_url or None,
+        by=call.by,
+        wanted_id=body.id,
+        plan=_in_workflow(plan, body.workflow_id),
+        retries={"max_attempts": body.max_attempts} if body.max_attempts is not None else None,
+        usual=Usual(retry=own.written()) if own is not None else USUAL,
+    )
+
+
+def _in_workflow(plan: Plan, workflow_id: str | None) -> Plan:
+    """Put a task into a workflow. Raises InvalidRequest where there are none."""
+    if workflow_id is None:
+        return plan
+    if "workflow" not in Plan._fields:
+        msg = "field 'workflow_id': there are no workflows here"
+        raise InvalidRequest(msg, details={"field": "workflow_id"})
+    joined: dict[str, Any] = {"workflow": workflow_id}
+    return plan._replace(**joined)
+
+
+async def submit(call: Call) -> Any:
+    """POST /automechanica/tasks."""
+    raw = await call.parsed()
+    body = call.validate(AutoMechanicaBody, raw)
+    await call.check_callback(body.callback_url)
+    answer = await admitted(call, keyed(call, _request(call, body), body.idempotency_key, raw))
+    shown = await call.sight.show_task(answer.task, view)
+    return call.json(shown, status=200 if answer.known else 201)
+
+
+async def get_one(call: Call) -> Any:
+    """GET /automechanica/tasks/{id}."""
+    return call.json(await call.sight.show_task(call.params["id"], lambda t: call.view(t, view)))
+
+
+async def list_all(call: Call) -> Any:
+    """GET /automechanica/tasks; the dead ones also after they have left memory."""
+    if call.query("status") == STATES[TaskState.FAILED]:
+        return await answer_failed(call, view)
+    return await answer_list(call, NATIVE, view, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
+
+
+async def list_dead(call: Call) -> Any:
+    """GET /automechanica/dead."""
+    return await answer_failed(call, view)
