@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors.messages import (
     AgentReleased,
     Drain,
+    FlowResumed,
     HeadChanged,
     PauseScheduler,
     PauseType,
@@ -56,6 +57,7 @@ class DispatcherActor(CooperativeActor):
             control.paused,
             control.limits,
             control.paused_types,
+            state.batches.paused_flows,
         )
 
     def reset(self) -> None:
@@ -70,6 +72,8 @@ class DispatcherActor(CooperativeActor):
             self._turns.freed(message.agent, message.lane)
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
+        elif kind is FlowResumed:
+            self._turns.flow_resumed(message.workflow)
         elif kind is Drain:
             self._draining = True
         elif kind is PauseType:

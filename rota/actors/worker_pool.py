@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.derived import follow_ups
 from rota.actors.messages import (
     AbortAttempt,
     AttemptEnded,
@@ -40,10 +41,11 @@ from rota.eventlog.crash_points import reach
 from rota.executors.port import Attempt, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
+    from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.domain.events import Event
     from rota.domain.task import Task
@@ -86,11 +88,14 @@ class WorkerPool(CooperativeActor):
         runner: AttemptRunner,
         *,
         archive: Archive,
+        ids: NewIds,
         resend: Callable[[StartAttempt], None],
         call_at: Callable[[int, Callable[[], None]], Any],
         draw: Callable[[], float],
     ) -> None:
         """Let `runner` execute the attempts; `archive` finds parents, `draw` makes jitter.
+
+        What follows a success gets its id from `ids`.
 
         `resend` brings an attempt again that waited for parents to be read, or to be read again,
         for which it is woken by `call_at`.
@@ -99,6 +104,7 @@ class WorkerPool(CooperativeActor):
         self._journal = journal
         self._runner = runner
         self._archive = archive
+        self._ids = ids
         self._resend = resend
         self._call_at = call_at
         self._draw = draw
@@ -246,14 +252,15 @@ class WorkerPool(CooperativeActor):
 
     def _end(self, task: Task, event: Event, token: int, now: int) -> None:
         """Record the end of an attempt with what it lets go: that takes part in who is next."""
-        more: Sequence[Event] = ()
+        more: list[Event] = []
         if type(event) is AttemptFailed:
-            more = decide_next_try(event, now)
+            more += decide_next_try(event, now)
         elif type(event) is TaskSucceeded:
             state = self._journal.state
             children = state.graph.children.get(task.id)
             if children:
-                more = decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
+                more += decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
+            more += follow_ups(task, event, state, self._ids, now)
         self._journal.record(event, *more, cause=token, at=now)
 
     def _params(

@@ -48,8 +48,8 @@ FAULTED = "internal fault"
 BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED, UNREAD})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str, str, str, str]
-"""Tasks of one agent held back by the same limits: (executor, action, key, batch, urgency).
+Lane = tuple[str, str, str, str, str, str]
+"""Tasks of one agent held back by the same limits: executor, action, key, batch, urgency, workflow.
 
 The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
 or that is less urgent and only older, and the first of a lane can do whatever the others can.
@@ -76,7 +76,8 @@ class Task:
     and freeing a slot happen exactly once. `waits` are the dependencies that have not succeeded,
     None once it is not blocked; `rank` is its priority, aged if priorities age. `ended_seq` is the
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
-    `begun_at` is the first start of any attempt, `started_at` that of the latest.
+    `begun_at` is the first start of any attempt, `started_at` that of the latest. One that is
+    `edited` was revived with other params than it was submitted with.
     """
 
     id: str
@@ -121,6 +122,7 @@ class Task:
     error_code: str | None = None
     error_details: dict[str, Any] | None = None
     notes: Notes | None = None
+    edited: bool = False
 
     @property
     def params(self) -> dict[str, Any] | None:
@@ -175,18 +177,25 @@ EMPTY = {
 
 
 @lru_cache(maxsize=4096)
-def lane_of(executor: str, action: str, key: str = "", batch: str = "", urgency: str = "") -> Lane:
+def lane_of(
+    executor: str,
+    action: str,
+    key: str = "",
+    batch: str = "",
+    urgency: str = "",
+    workflow: str = "",
+) -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch, urgency)
+    return (executor, action, key, batch, urgency, workflow)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action, key, batch, _ = lane
+    executor, action, key, batch, _, workflow = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
     if action in BROWSER_TYPES:
         names.append(BROWSERS_LIMIT)
@@ -194,6 +203,8 @@ def limits_of(lane: Lane) -> tuple[str, ...]:
         names.append(f"key:{key}")
     if batch:
         names.append(f"batch:{batch}")
+    if workflow:
+        names.append(f"flow:{workflow}")
     return tuple(names)
 
 
@@ -203,4 +214,5 @@ def lane_for(task: Task) -> Lane:
         return lane_of(task.executor, task.action)
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
     urgency = str(task.priority) if plan.preempt else ""
-    return lane_of(task.executor, task.action, plan.key or "", batch, urgency)
+    workflow = plan.workflow or ""
+    return lane_of(task.executor, task.action, plan.key or "", batch, urgency, workflow)
