@@ -15,7 +15,9 @@ import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rota.domain.commands import Limits
+from rota.domain.derived import FollowUp, circle_of
 from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
+from rota.domain.placeholders import names_in
 from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.retry import RetryPolicy
 from rota.environment import with_environment
@@ -63,6 +65,8 @@ ERROR_CHARS_MAX = 2000
 STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
 PINCHTAB_DEADLINE_S = 60
+FOLLOW_UP_NAMES = ("result", "task")
+"""What the placeholders in the params of a follow-up may begin with."""
 
 
 class ServerSettings(Section):
@@ -139,6 +143,35 @@ class ExecutorSettings(Section):
     headers: dict[str, str] = Field(default_factory=dict)
 
 
+class FollowUpSettings(BaseModel):
+    """The task that follows each success of a type."""
+
+    model_config = ConfigDict(**READ, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
+
+    type: Annotated[str, Field(min_length=1, max_length=ACTION_CHARS_MAX)]
+    agent: Annotated[str | None, Field(min_length=1, max_length=ID_CHARS_MAX)] = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    priority: Annotated[int | None, Field(ge=0, le=PRIORITY_MAX)] = None
+
+    @model_validator(mode="after")
+    def _says_what_is_known(self) -> FollowUpSettings:
+        for name in names_in(self.params):
+            if name.partition(".")[0] not in FOLLOW_UP_NAMES:
+                known = " or ".join(FOLLOW_UP_NAMES)
+                msg = f"params: the placeholder '{{{{{name[:100]}}}}}' must begin with {known}"
+                raise ValueError(msg)
+        return self
+
+    def rule(self) -> dict[str, Any]:
+        values = FollowUp(self.type, self.agent, self.params or None, self.priority)._asdict()
+        return {name: value for name, value in values.items() if value is not None}
+
+
 class TypeSettings(Section):
     """What tasks of one action get unless they say otherwise."""
 
@@ -149,6 +182,7 @@ class TypeSettings(Section):
     max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
     retry: RetrySettings | None = None
     on_interrupt: Literal["retry", "fail"] = "retry"
+    follow_up: FollowUpSettings | None = None
 
     def rules(self) -> TypeRules:
         return TypeRules(
@@ -158,6 +192,7 @@ class TypeSettings(Section):
             queue_timeout_ms=self.queue_timeout_ms,
             retry=self.retry.written() if self.retry is not None else None,
             on_interrupt=self.on_interrupt,
+            follow_up=self.follow_up.rule() if self.follow_up is not None else None,
         )
 
 
@@ -245,6 +280,17 @@ class Settings(Section):
             if name in ("pull", "builtin"):
                 msg = f"executors.{name}: this name is taken by rota itself"
                 raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _follow_ups_end(self) -> Settings:
+        rules = {name: kind.follow_up for name, kind in self.types.items()}
+        circle = circle_of({name: rule.type for name, rule in rules.items() if rule is not None})
+        if circle is not None:
+            way = " -> ".join(circle)
+            why = "leads back to itself" if circle[-1] in circle[:-1] else "goes on too long"
+            msg = f"types.{circle[0]}.followUp {why}: {way}"
+            raise ValueError(msg)
         return self
 
     @model_validator(mode="after")

@@ -1,15 +1,16 @@
 """Admission: who may enter, and what the limits are.
 
 In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
-`batch_submitted`, `batch_rejected`, `refusals_counted` for those beyond a rate, `batch_finished`,
-`config_changed`, and `task_cancelled` for what is replaced, cancelled with its batch, or doomed as
-it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
+`batch_submitted`, `workflow_submitted`, `batch_rejected`, `refusals_counted` for those beyond a
+rate, `batch_finished`, `config_changed`, and `task_cancelled` for what is replaced, cancelled with
+its batch, or doomed as it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
 tasks, and that no cycle of dependencies exists. What a message depends on that has left memory is
 read from the log first; the message comes again with it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rota.actors import messages as m
@@ -31,6 +32,7 @@ from rota.domain.dependencies import (
 from rota.domain.intake import take_in, take_in_batch
 from rota.domain.refusals import WINDOW_US, Refusals
 from rota.domain.task import CANCELLED, TERMINAL, WAITING, Task
+from rota.domain.workflow import Workflow, check_live, check_members, check_room, live_one
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
 from rota.projections import keys
 from rota.projections.control import limits_to
@@ -129,6 +131,8 @@ class AdmissionActor(CooperativeActor):
             known = self._known(command, find)
             if known is not None:
                 return known
+            if command.plan.workflow is not None:
+                self._check_joining((command,), fetched)
             if command.deadline is not None:
                 decide.check_ahead(command.deadline, self._journal.now())
             if not (command.wanted_id or command.depends):
@@ -239,6 +243,16 @@ class AdmissionActor(CooperativeActor):
         old = self._journal.state.tasks.get(held.subject) if held is not None else None
         return None if old is None or old.state in TERMINAL else old
 
+    def _check_joining(self, commands: tuple[SubmitTask, ...], fetched: Fetched | None) -> None:
+        """See that the workflows are there that tasks want to join, and take them.
+
+        Raises NotFound, Conflict or QueueFull.
+        """
+        wanted = Counter(c.plan.workflow for c in commands if c.plan.workflow is not None)
+        for name, count in wanted.items():
+            flow = live_one(self._archive.either(name, fetched), name)
+            check_room(flow, count, self._journal.state.batches.flow_tasks)
+
     # -- batches
 
     def _submit_together(self, message: m.SubmitTogether) -> m.BatchAdmitted:
@@ -253,9 +267,14 @@ class AdmissionActor(CooperativeActor):
         for command in batch.tasks:
             decide.check_ahead(command.deadline, now)
             check_no_batch(command.depends, state.batches.by_id)
+        if batch.flow is not None:
+            check_live(state.batches.live_flows)
+            check_members(state.batches.flow_tasks + len(batch.tasks))
+        self._check_joining(batch.tasks, fetched)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
-        batch_id = self._ids.of_batch(batch.dialect)
+        is_flow = batch.flow is not None
+        batch_id = self._ids.of_workflow() if is_flow else self._ids.of_batch(batch.dialect)
         full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:
             raise self._refused_batch(batch, batch_id, full)
@@ -306,6 +325,8 @@ class AdmissionActor(CooperativeActor):
         found = self._archive.either(held.subject, fetched)
         if not isinstance(found, Batch):
             raise Unprocessable("this idempotency key was used for a single task")
+        if isinstance(found, Workflow) != (batch.flow is not None):
+            raise Unprocessable("this idempotency key was used for something else")
         find = self._archive.finder(fetched)
         answers = [self._stands_for(task_id, "idempotent", find) for task_id in found.tasks]
         return m.BatchAdmitted(found.id, tuple(answers), found.created_at, "idempotent")
@@ -320,7 +341,7 @@ class AdmissionActor(CooperativeActor):
         """Cancel what has not ended of a batch. Raises NotFound or Conflict."""
         state = self._journal.state
         batch = self._archive.either(message.batch, message.fetched)
-        if not isinstance(batch, Batch):
+        if not isinstance(batch, Batch) or isinstance(batch, Workflow):
             raise NotFound("batch not found", details={"batchId": message.batch})
         found = [task for each in batch.tasks if (task := state.tasks.get(each)) is not None]
         live = [task for task in found if task.state not in TERMINAL]

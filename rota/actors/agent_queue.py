@@ -20,27 +20,25 @@ from rota.actors.messages import (
     ResumeAgent,
     ReviveTask,
 )
+from rota.actors.revival import Revivals
 from rota.actors.runtime import CooperativeActor
-from rota.domain.admission import check_pauses, duplicate, why_full
+from rota.domain.admission import check_pauses
 from rota.domain.attempts import (
     decide_cancel,
     decide_expiry,
     decide_queue_timeout,
     decide_release,
-    decide_revival,
 )
-from rota.domain.batch import Batch
 from rota.domain.events import AgentPaused, AgentResumed
-from rota.domain.restoring import fields_of_batch, fields_of_task
-from rota.errors import NotFound, QueueFull, RequestError
+from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.actors.archive import Archive, Fetched
+    from rota.actors.archive import Archive
     from rota.actors.journal import Journal
     from rota.actors.runtime import Runtime
-    from rota.domain.events import Event, TaskRevived
+    from rota.domain.events import Event
     from rota.domain.task import Task
 
 
@@ -64,6 +62,7 @@ class QueueActor(CooperativeActor):
         self._resend = resend
         self._journal = journal
         self._agent = agent
+        self._revivals = Revivals(journal, archive)
 
     def on_receive(self, message: Any) -> None:
         kind = type(message)
@@ -94,7 +93,7 @@ class QueueActor(CooperativeActor):
 
     def _decide(
         self,
-        message: CancelTask | ReviveTask,
+        message: CancelTask,
         task: Task | None,
         decide: Callable[[Task], Event],
     ) -> None:
@@ -111,35 +110,18 @@ class QueueActor(CooperativeActor):
 
     def _revive(self, message: ReviveTask) -> None:
         """Give a task a new life, once what has left memory of it has been read."""
-        archive, fetched = self._archive, message.fetched
-        lacking = archive.lacking((message.task,), fetched)
-        task = None if lacking else archive.finder(fetched)(message.task)
-        if task is not None and (batch := _batch_of(task)) is not None:
-            lacking = archive.lacking((batch,), fetched)
+        lacking, depth = self._revivals.lacking(message)
         if lacking:
             resend = partial(self._resend, self._agent)
-            archive.fetch_for(message, lacking, resend, depth="whole")
+            self._archive.fetch_for(message, lacking, resend, depth=depth)
             return
-        self._decide(message, task, lambda task: self._revival(task, fetched))
-
-    def _revival(self, task: Task, fetched: Fetched | None) -> Event:
-        state, now = self._journal.state, self._journal.now()
-        event = decide_revival(task, now)
-        other = state.keys.rival(task, now)
-        if other is not None:
-            raise duplicate(*other)
-        full = why_full(state.backlog, state.control.limits, (task.agent,), task.dialect)
-        if full is not None:
-            raise QueueFull(full, details={"taskId": task.id})
-        return event if task.id in state.tasks.by_id else self._with_all(event, task, fetched)
-
-    def _with_all(self, event: TaskRevived, task: Task, fetched: Fetched | None) -> TaskRevived:
-        """Write into a revival what has left memory: the task, and its batch if that has, too."""
-        batch_id, batch = _batch_of(task), None
-        if batch_id is not None and self._journal.state.batches.get(batch_id) is None:
-            batch = self._archive.either(batch_id, fetched)
-        fields = fields_of_batch(batch) if isinstance(batch, Batch) else None
-        return event._replace(restored=fields_of_task(task), restored_batch=fields)
+        try:
+            events, answer = self._revivals.decide(message)
+        except RequestError as error:
+            self._journal.refuse(message.reply, error)
+            return
+        self._journal.record(*events, by=message.by)
+        self._journal.answer(message.reply, answer)
 
     def _find(self, task_id: str) -> Task | None:
         return self._journal.state.tasks.get(task_id)
@@ -159,7 +141,3 @@ class QueueActor(CooperativeActor):
         if self._agent in self._journal.state.control.paused:
             self._journal.record(AgentResumed(self._agent), by=message.by)
         self._journal.answer(message.reply, self._agent)
-
-
-def _batch_of(task: Task) -> str | None:
-    return task.plan.batch if task.plan is not None else None

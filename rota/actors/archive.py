@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rota.eventlog.port import LogReader
     from rota.projections.steps import Steps
 
-    Asked = m.SubmitTasks | m.SubmitTogether | m.CancelBatch | m.ReviveTask
+    Asked = m.SubmitTasks | m.SubmitTogether | m.CancelBatch | m.ReviveTask | m.SteerWorkflow
     Subject = Task | Batch
     Depth = Literal["bare", "shown", "whole"]
 

@@ -14,6 +14,7 @@ from rota.actors.agent_queue import QueueActor
 from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
+from rota.actors.orchestrator import OrchestratorActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
 from rota.actors.stand_ins import Door
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
     from rota.errors import Unfolded
     from rota.executors.port import AttemptRunner
 
-SINGLES = ("timer", "dependents", "pool", "leases", "webhook", "admission", "dispatcher")
+SINGLES = (
+    "timer",
+    "dependents",
+    "pool",
+    "leases",
+    "webhook",
+    "admission",
+    "orchestrator",
+    "dispatcher",
+)
 
 
 class Outside(NamedTuple):
@@ -63,6 +73,7 @@ class Cast:
     dependents: ActorRef[Any]
     leases: ActorRef[Any]
     admission: ActorRef[Any]
+    orchestrator: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -98,6 +109,7 @@ class Cast:
             archive=archive,
             resend=self._lend_again,
             call_at=host.call_at,
+            ids=outside.ids,
             draw=outside.draw,
             workers=self.workers,
         )
@@ -110,6 +122,7 @@ class Cast:
             journal,
             outside.runner,
             archive=archive,
+            ids=outside.ids,
             resend=self._start_again,
             call_at=host.call_at,
             draw=outside.draw,
@@ -133,6 +146,14 @@ class Cast:
             call_at=host.call_at,
             look=outside.look,
         )
+        self.orchestrator = OrchestratorActor.start(
+            runtime,
+            journal,
+            ids=outside.ids,
+            archive=archive,
+            resend=self._steer_again,
+            call_soon=host.call_soon,
+        )
         if self.stopping:
             self.drain()
 
@@ -148,6 +169,9 @@ class Cast:
     def _admit_again(self, message: Any) -> None:
         """Bring what waited for a read to the admission of now: it may be another by then."""
         self.admission.tell(message)
+
+    def _steer_again(self, message: Any) -> None:
+        self.orchestrator.tell(message)
 
     def _start_again(self, message: Any) -> None:
         self.pool.tell(message)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rota.actors import messages as m
 from rota.actors.log_rate import LogRate
 from rota.domain import events as e
-from rota.domain.delivery import delivery_id
+from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.task import READY, WAITING
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Hearers(Protocol):
     """The actors of a shard."""
 
     admission: ActorRef[Any]
+    orchestrator: ActorRef[Any]
     dependents: ActorRef[Any]
     dispatcher: ActorRef[Any]
     leases: ActorRef[Any]
@@ -80,12 +81,15 @@ class Consequences:
             e.ConfigChanged: self._limits_changed,
             e.DeliveryFailed: self._deliver_later,
             e.ClockStepped: self._clock_stepped,
+            e.WorkflowResumed: self._flow_resumed,
         }
         once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
             e.TaskAssigned: self._start_attempt,
             e.AttemptInterrupted: self._abort_attempt,
             e.AttemptFailed: self._abort_attempt,
             e.BatchFinished: self._batch_finished,
+            e.WorkflowEnded: self._flow_ended,
+            e.WorkflowTripped: self._flow_tripped,
             e.DeliveryFailed: self._delivery_failed,
             e.DeliveryAbandoned: self._delivery_failed,
             e.TaskSucceeded: self._ended,
@@ -102,6 +106,8 @@ class Consequences:
         task = self._of(record)
         if task is not None:  # it may be doomed, and gone
             self._enters(task)
+            if task.plan is not None and task.plan.workflow is not None:
+                self._look_at(task.plan.workflow)  # it may have joined what is being cancelled
 
     def _enters(self, task: Task) -> None:
         """Tell of a task that is new, or lives again."""
@@ -189,6 +195,14 @@ class Consequences:
             batch = self._batches.get(plan.batch)
             if batch is not None and not batch.left:
                 self.finish(batch.id)
+        if plan is not None and plan.workflow is not None:
+            self._look_at(plan.workflow)
+
+    def _look_at(self, workflow_id: str) -> None:
+        """Have a workflow looked at that something may be decided about."""
+        flow = self._batches.flow(workflow_id)
+        if flow is not None and flow.is_due:
+            self._cast.orchestrator.tell(m.LookAtWorkflow(workflow_id))
 
     def _left(self, record: Record[e.TaskFact]) -> None:
         task = self._of(record)
@@ -202,6 +216,9 @@ class Consequences:
         else:
             self._slot_freed(record)
         self._over(record)
+
+    def _flow_resumed(self, record: Record[e.WorkflowResumed]) -> None:
+        self._cast.dispatcher.tell(m.FlowResumed(record.event.workflow))
 
     def _agent_released(self, record: Record[e.AgentResumed]) -> None:
         self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))
@@ -234,6 +251,12 @@ class Consequences:
     def _batch_finished(self, record: Record[e.BatchFinished]) -> None:
         event = record.event
         self._send_callback(event.batch, record.seq)
+
+    def _flow_ended(self, record: Record[e.WorkflowEnded]) -> None:
+        self._send_callback(record.event.workflow, record.seq)
+
+    def _flow_tripped(self, record: Record[e.WorkflowTripped]) -> None:
+        self._send_callback(record.event.workflow + ESCALATED, record.seq)
 
     def _ended(
         self, record: Record[e.TaskSucceeded | e.TaskFailed | e.TaskExpired | e.TaskCancelled]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors.messages import LookAgain, SettleDependents
 from rota.actors.runtime import CooperativeActor
 from rota.domain.attempts import decide_cancel, decide_release
+from rota.domain.dependencies import DOOMED
 from rota.domain.task import BLOCKED
 
 if TYPE_CHECKING:
@@ -72,4 +73,4 @@ class DependentsActor(CooperativeActor):
             return None
         if not reason:
             return decide_release(task, self._journal.now())
-        return decide_cancel(task, reason, "dependency_failed")
+        return decide_cancel(task, reason, DOOMED)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors.messages import (
     AgentReleased,
     Drain,
+    FlowResumed,
     HeadChanged,
     LeasesGranted,
     LeaveLine,
@@ -90,6 +91,7 @@ class DispatcherActor(CooperativeActor):
             control.paused,
             control.limits,
             control.paused_types,
+            state.batches.paused_flows,
         )
 
     def reset(self) -> None:
@@ -121,6 +123,9 @@ class DispatcherActor(CooperativeActor):
         """Do what comes seldom."""
         if type(message) is LetKeysGo:
             self._let_keys_go()
+        elif type(message) is FlowResumed:
+            self._turns.flow_resumed(message.workflow)
+            self._lending.eased()
         elif type(message) is Drain:
             self._draining = True
             self.send_away(None)

@@ -54,6 +54,8 @@ class Foresight:
         for each in request.depends:
             if isinstance(each, str) and not each.startswith(REF):
                 yield each
+        if request.plan.workflow is not None:
+            yield request.plan.workflow
         if request.plan.idempotency is not None:
             yield from self._holder(keys.idempotency(request.by, request.plan.idempotency))
         if request.dedup is not None:

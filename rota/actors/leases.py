@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
+    from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
 
@@ -98,6 +99,7 @@ class LeasesActor(CooperativeActor):
         archive: Archive,
         resend: Callable[[Any], None],
         call_at: Callable[[int, Callable[[], None]], Any],
+        ids: NewIds,
         draw: Callable[[], float],
         workers: Workers,
     ) -> None:
@@ -110,7 +112,7 @@ class LeasesActor(CooperativeActor):
         self._archive = archive
         self._resend = resend
         self._call_at = call_at
-        self._settling = Settling(journal, draw)
+        self._settling = Settling(journal, ids, draw)
         self._refusals = Refusals()
         self._shift_us = journal.state.steps.shift
         self._next: int | None = None
@@ -154,7 +156,9 @@ class LeasesActor(CooperativeActor):
         for task in self._journal.state.slots.held():
             if task.is_leased:
                 lease = known.get(task.token)
-                self.live[task.token] = Lease(task, now) if lease is None else lease
+                lease = Lease(task, now) if lease is None else lease
+                self.live[task.token] = lease
+                task.expires_at = lease.expires_at
         self._heap = [(lease.expires_at, token) for token, lease in self.live.items()]
         heapify(self._heap)
         self._wake_for_next()
@@ -173,6 +177,7 @@ class LeasesActor(CooperativeActor):
         lease = self.live.get(task.token)
         if lease is None:
             lease = self.live[task.token] = Lease(task, self._journal.now())
+            task.expires_at = lease.expires_at
             heappush(self._heap, (lease.expires_at, task.token))
             self._wake_for_next()
         return lease
@@ -322,6 +327,7 @@ class LeasesActor(CooperativeActor):
             return
         lease = self._begin(task)
         lease.extend(now, message.lease_ms)
+        task.expires_at = lease.expires_at
         self.workers.heard(task.worker, now, lease)
         self._start(task)
         for event in events:

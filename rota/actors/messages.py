@@ -150,12 +150,27 @@ class EndWait(NamedTuple):
 
 
 class ReviveTask(NamedTuple):
-    """Give a failed task of this agent a new life; the reply is its id."""
+    """Give a failed task of this agent a new life; the reply is a `Revived`.
+
+    It goes on with other `params`, if there are any. `dependents` were cancelled because it failed,
+    each after those that it depends on. With `is_any` the task may be such a dependent itself.
+    """
 
     task: str
     by: str
     reply: Reply
     fetched: Fetched | None = None
+    params: dict[str, Any] | None = None
+    dependents: tuple[str, ...] = ()
+    is_any: bool = False
+
+
+class Revived(NamedTuple):
+    """A task lives again, and some of its dependents; `refused` are those that cannot, and why."""
+
+    task: str
+    dependents: tuple[str, ...] = ()
+    refused: tuple[tuple[str, RotaError], ...] = ()
 
 
 class PauseAgent(NamedTuple):
@@ -195,6 +210,12 @@ class AgentReleased(NamedTuple):
     """The agent was resumed."""
 
     agent: str
+
+
+class FlowResumed(NamedTuple):
+    """A workflow is paused no more."""
+
+    workflow: str
 
 
 class PauseType(NamedTuple):
@@ -383,6 +404,29 @@ class ExpireLeases(NamedTuple):
 
 class SettleDependents(NamedTuple):
     """Some tasks' dependencies are met, or can never be."""
+
+
+# -- to the OrchestratorActor
+
+
+class LookAtWorkflow(NamedTuple):
+    """There may be something to decide about a workflow."""
+
+    workflow: str
+
+
+class SteerWorkflow(NamedTuple):
+    """Do with a workflow what somebody asks for; the reply is its state.
+
+    `how` is cancel, pause, resume or close.
+    """
+
+    workflow: str
+    how: str
+    reason: str
+    by: str
+    reply: Reply
+    fetched: Fetched | None = None
 
 
 # -- to the WebhookActor

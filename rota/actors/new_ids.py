@@ -62,12 +62,15 @@ class NewIds:
             raise Conflict(msg, code="id_taken", details=details)
         return wanted
 
-    def of_batch(self, dialect: str) -> str:
+    def of_workflow(self) -> str:
+        return self.of_batch("native", "wfl_")
+
+    def of_batch(self, dialect: str, prefix: str = "bat_") -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
         while True:
             batch_id = self.draw(dialect)
             if dialect not in UUID_DIALECTS:
-                batch_id = "bat_" + batch_id.removeprefix("tsk_")
+                batch_id = prefix + batch_id.removeprefix("tsk_")
             if not self.is_taken(batch_id):
                 return batch_id
 

@@ -12,9 +12,11 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rota.domain.batch import Batch
+from rota.domain.batch import FATES, Batch
 from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
 from rota.domain.fold import born, carry_over, evolve
+from rota.domain.workflow import Workflow
+from rota.domain.workflow_events import WorkflowEnded, WorkflowSubmitted, WorkflowTripped
 from rota.errors import IllegalMove, LogUnusable
 from rota.eventlog.codec import decode, kind_at_a_glance
 from rota.eventlog.damage import damaged
@@ -161,7 +163,7 @@ def move_on(task: Task, record: Record[Any], steps: Steps | None, before: int) -
 
 
 def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) -> Batch | None:
-    """Rebuild a finished batch from its own records, for those that have left memory."""
+    """Rebuild a finished batch or workflow that has left memory from its own records."""
     batch: Batch | None = None
     before = 0
     for record in replay_task(log, batch_id):
@@ -171,13 +173,21 @@ def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) ->
         before = record.seq
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)
+        elif isinstance(event, WorkflowSubmitted):
+            batch = Workflow(record)
+        elif isinstance(event, WorkflowTripped) and isinstance(batch, Workflow):
+            batch.on_tripped(event)
+        elif isinstance(event, WorkflowEnded) and isinstance(batch, Workflow):
+            batch.on_ended(record)
+            batch.tasks = event.tasks
+            batch.fates = _fates(event)
         elif isinstance(event, BatchFinished) and batch is not None:
             batch.finished_at, batch.finished_seq = record.at, record.seq
-            batch.fates = {
-                "succeeded": event.succeeded,
-                "failed": event.failed,
-                "cancelled": event.cancelled,
-            }
+            batch.fates = _fates(event)
     if batch is not None and steps is not None:
         batch.carry_over(steps.since(before))
     return batch
+
+
+def _fates(event: BatchFinished | WorkflowEnded) -> dict[str, int]:
+    return {fate: getattr(event, fate) for fate in FATES}

@@ -1,13 +1,15 @@
 """How an attempt ends: what is recorded of it, together with what it lets go.
 
 For attempts that rota runs itself and for those that it lends alike. Whatever follows from the end
-of an attempt and takes part in who is next goes into the same step: the next try, the dependents.
+of an attempt and takes part in who is next goes into the same step: the next try, the dependents,
+the task that follows it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rota.actors.derived import follow_ups
 from rota.domain.attempts import decide_next_try, decide_result
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import decide_dependents
@@ -15,9 +17,10 @@ from rota.domain.events import AttemptFailed, TaskSucceeded
 from rota.errors import NotWritable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rota.actors.journal import Journal
+    from rota.actors.new_ids import NewIds
     from rota.domain.events import Event
     from rota.domain.task import Task
 
@@ -25,9 +28,10 @@ if TYPE_CHECKING:
 class Settling:
     """Records the ends of attempts."""
 
-    def __init__(self, journal: Journal, draw: Callable[[], float]) -> None:
-        """Draw the luck of a retry's jitter from `draw`."""
+    def __init__(self, journal: Journal, ids: NewIds, draw: Callable[[], float]) -> None:
+        """Name what follows by `ids`; draw the luck of a retry's jitter from `draw`."""
         self._journal = journal
+        self._ids = ids
         self.draw = draw
 
     def take(
@@ -57,12 +61,13 @@ class Settling:
         by: str = "",
     ) -> None:
         """Record the end of an attempt with what it lets go: that takes part in who is next."""
-        more: Sequence[Event] = ()
+        more: list[Event] = []
         if type(event) is AttemptFailed:
-            more = decide_next_try(event, now)
+            more += decide_next_try(event, now)
         elif type(event) is TaskSucceeded:
             state = self._journal.state
             children = state.graph.children.get(task.id)
             if children:
-                more = decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
+                more += decide_dependents(task.id, children.values(), state.backlog.rank_of, now)
+            more += follow_ups(task, event, state, self._ids, now)
         self._journal.record(*before, event, *more, cause=token, at=now, by=by)

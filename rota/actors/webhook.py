@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from rota.actors.messages import CallbackRead, CallbackReported, DeliverCallback, Drain
 from rota.actors.runtime import CooperativeActor
 from rota.domain.batch import Batch
-from rota.domain.delivery import DeliveryReport, decide_delivery
+from rota.domain.delivery import ESCALATED, DeliveryReport, decide_delivery
 from rota.domain.receivers import Receivers
+from rota.domain.workflow import Escalation, Workflow
 from rota.errors import RotaError, StorageUnavailable
 from rota.eventlog.crash_points import reach
 
@@ -41,12 +42,12 @@ class Courier(Protocol):
 
     def deliver(
         self,
-        subject: Task | Batch,
+        subject: Task | Batch | Escalation,
         tasks: Sequence[Task],
         delivery_id: str,
         done: Callable[[DeliveryReport], None],
     ) -> None:
-        """Send the callback of a task, or of a batch and its `tasks`."""
+        """Send the callback of a task, or of a batch, workflow or escalation and its `tasks`."""
         ...
 
 
@@ -169,6 +170,7 @@ class WebhookActor(CooperativeActor):
 
     def _lacking(self, subject: str, fetched: Fetched | None) -> list[str]:
         """Name what has to be read before a callback can be sent."""
+        subject = subject.removesuffix(ESCALATED)
         lacking = self._archive.lacking((subject,), fetched)
         if not lacking:
             found = self._archive.either(subject, fetched)
@@ -228,12 +230,15 @@ class WebhookActor(CooperativeActor):
     ) -> None:
         if isinstance(found, RotaError):
             raise found
-        subject = self._archive.either(due.task, found)
+        subject = self._archive.either(due.task.removesuffix(ESCALATED), found)
         assert subject is not None, due
         find = self._archive.finder(found)
         ids = subject.tasks if isinstance(subject, Batch) else ()
         tasks = [task for each in ids if (task := find(each)) is not None]
-        self._courier.deliver(subject, tasks, due.delivery, done)
+        if isinstance(subject, Workflow) and due.task.endswith(ESCALATED):
+            self._courier.deliver(Escalation(subject), tasks, due.delivery, done)
+        else:
+            self._courier.deliver(subject, tasks, due.delivery, done)
 
     def _settle(self, message: CallbackReported) -> None:
         reach("webhook.after_send")

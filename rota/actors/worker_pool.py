@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from rota.actors.archive import Archive, Fetched
     from rota.actors.journal import Journal
+    from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.domain.task import Task
     from rota.executors.port import Abort, AttemptRunner
@@ -83,11 +84,14 @@ class WorkerPool(CooperativeActor):
         runner: AttemptRunner,
         *,
         archive: Archive,
+        ids: NewIds,
         resend: Callable[[StartAttempt], None],
         call_at: Callable[[int, Callable[[], None]], Any],
         draw: Callable[[], float],
     ) -> None:
         """Let `runner` execute the attempts; `archive` finds parents, `draw` makes jitter.
+
+        What follows a success gets its id from `ids`.
 
         `resend` brings an attempt again that waited for parents to be read, or to be read again,
         for which it is woken by `call_at`.
@@ -98,7 +102,7 @@ class WorkerPool(CooperativeActor):
         self._archive = archive
         self._resend = resend
         self._call_at = call_at
-        self._settling = Settling(journal, draw)
+        self._settling = Settling(journal, ids, draw)
         self._draining = False
         self._unread: set[int] = set()  # the tokens of those that pause
         self.running: dict[str, tuple[int, Abort]] = {}

@@ -21,7 +21,7 @@ from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rota.domain.commands import Dedup, Limits, SubmitBatch, SubmitTask
+    from rota.domain.commands import Dedup, Flow, Limits, SubmitBatch, SubmitTask
     from rota.domain.dependencies import Find, WaitsOf
     from rota.domain.plan import Plan
 
@@ -57,6 +57,8 @@ class Graph(Protocol):
 
 def check_can_fit(limits: Limits, agents: Sequence[str], dialect: str) -> None:
     """Refuse a batch that would not fit into empty queues either. Raises Unprocessable."""
+    if not agents:
+        return
     agent, most = Counter(agents).most_common(1)[0]
     if len(agents) > limits.queued:
         of, cap, name = f"{len(agents)} tasks", limits.queued, SETTINGS["queued"]
@@ -187,30 +189,54 @@ def decide_batch(
     edges = {i: names.values() for i, names in zip(ids, depends, strict=True)}
     check_cycles(edges, graph.waits_for(ids, parents), lambda each: labels.get(each, each))
     events, prospects = [], []
+    is_flow = batch.flow is not None
     for n, command in enumerate(batch.tasks):
         found = decide_dependencies(depends[n], command.on_missing, find, known)
         prospects.append(found)
         events.append(
             submitted(
-                command,
+                _member(command, batch_id) if is_flow else command,
                 ids[n],
                 waiting + n + 1,
                 at=at,
                 depends=depends[n] or None,
                 prospects=found,
-                batch=batch_id,
+                batch=None if is_flow else batch_id,
                 parallelism=batch.parallelism,
             )
         )
     return events, prospects
 
 
-def submitted_batch(batch: SubmitBatch, batch_id: str, ids: list[str]) -> e.BatchSubmitted:
+def _member(command: SubmitTask, workflow: str) -> SubmitTask:
+    return command._replace(plan=command.plan._replace(workflow=workflow))
+
+
+def submitted_batch(
+    batch: SubmitBatch, batch_id: str, ids: list[str]
+) -> e.BatchSubmitted | e.WorkflowSubmitted:
+    if batch.flow is not None:
+        return _submitted_flow(batch, batch_id, batch.flow)
     return e.BatchSubmitted(
         batch_id,
         ids,
         batch.dialect,
         batch.parallelism,
+        batch.callback,
+        batch.idempotency,
+        batch.digest if batch.idempotency is not None else None,
+    )
+
+
+def _submitted_flow(batch: SubmitBatch, workflow: str, flow: Flow) -> e.WorkflowSubmitted:
+    return e.WorkflowSubmitted(
+        workflow,
+        len(batch.tasks),
+        flow.name,
+        flow.is_open or None,
+        flow.failure,
+        flow.on_failure,
+        flow.escalate,
         batch.callback,
         batch.idempotency,
         batch.digest if batch.idempotency is not None else None,

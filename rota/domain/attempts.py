@@ -8,7 +8,7 @@ which brings the server down cannot do it for ever.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
 from rota.domain.commands import AGENT_LIMIT, INFLIGHT_LIMIT, Outcome
@@ -177,8 +177,10 @@ def decide_queue_timeout(task: Task | None, entry: int, now: int) -> e.TaskExpir
     return e.TaskExpired(task.id, task.agent, "queue_timeout", error)
 
 
-def decide_revival(task: Task, now: int) -> e.TaskRevived:
+def decide_revival(task: Task, now: int, params: dict[str, Any] | None = None) -> e.TaskRevived:
     """Give a failed task a new life, unless it had many or its deadline is over. Raises Conflict.
+
+    It goes on with other `params` if they are given.
 
     Whoever failed before its dependencies were met or its moment had come did so by its deadline:
     all others have nothing more to wait for. (A deadline that has passed once may lie ahead again,
@@ -188,6 +190,15 @@ def decide_revival(task: Task, now: int) -> e.TaskRevived:
     if task.state is not FAILED:
         msg = f"only a failed task can be retried; this one is {task.state.value}"
         raise Conflict(msg, details=details)
+    check_revivable(task, now)
+    if params is None:
+        return e.TaskRevived(task.id, task.agent)
+    return e.TaskRevived(task.id, task.agent, params=params, edited=True)
+
+
+def check_revivable(task: Task, now: int) -> None:
+    """Refuse a new life after too many of them, or after the deadline. Raises Conflict."""
+    details = {"taskId": task.id, "state": task.state.value}
     if task.revivals >= REVIVALS_MAX:
         msg = f"the task was retried {task.revivals} times already, which is the most there is"
         raise Conflict(msg, code="too_many_retries", details=details, hint="submit it again")
@@ -196,7 +207,6 @@ def decide_revival(task: Task, now: int) -> e.TaskRevived:
     if deadline is not None and (deadline <= now or has_met_it):
         msg = "the task's deadline has passed"
         raise Conflict(msg, code="deadline_passed", details=details, hint="submit it again")
-    return e.TaskRevived(task.id, task.agent)
 
 
 def decide_preemption(

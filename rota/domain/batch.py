@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rota.domain import events as e
 
@@ -53,13 +53,18 @@ class Batch:
         if self.finished_at:
             self.finished_at += by_us
 
+    @classmethod
+    def fields(cls) -> tuple[str, ...]:
+        """Name what one is made of, in the order of a row."""
+        return cls.__slots__
+
     def to_row(self) -> list[Any]:
-        return [getattr(self, name) for name in self.__slots__]
+        return [getattr(self, name) for name in self.fields()]
 
     @classmethod
-    def from_row(cls, row: list[Any]) -> Batch:
+    def from_row(cls, row: list[Any]) -> Self:
         batch = cls.__new__(cls)
-        for name, value in zip(cls.__slots__, row, strict=True):
+        for name, value in zip(cls.fields(), row, strict=True):
             setattr(batch, name, value)
         return batch
 

@@ -1,9 +1,10 @@
 """The limits, and how full they are.
 
 A limit has a name: everybody's, one agent's, that of all push attempts, of a type, of the browsers,
-of a key, of a batch. A task is held back by those of its lane that have a cap. Some are shared
-(push, types, browsers): set in the configuration, and few. Others are a lane's own (its key, its
-batch): clients make them, as many as they like. What is paused has a cap of none.
+of a key, of a batch, of a workflow. A task is held back by those of its lane that have a cap. Some
+are shared (push, types, browsers): set in the configuration, and few. Others are a lane's own (its
+key, batch, workflow): clients make them, as many as they like. What is paused has a cap of none; a
+workflow has no other cap, so that only a pause of it is ever felt.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from rota.domain.commands import AGENT_LIMIT, BROWSERS_LIMIT, INFLIGHT_LIMIT, PU
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from rota.domain.commands import Limits
     from rota.domain.task import Lane, Task
 
-KEY, BATCH = "key:", "batch:"
+KEY, BATCH, FLOW = "key:", "batch:", "flow:"
 """How the limits begin that are a lane's own."""
+UNBOUND = 1 << 62
 LANES_KEPT = 10_000
 
 
@@ -50,8 +52,10 @@ class Caps:
         slots: SlotCounts,
         paused: Mapping[str, str],
         paused_types: Iterable[str],
+        paused_flows: Container[str] = (),
     ) -> None:
         self._limits = limits
+        self._paused_flows = paused_flows
         self._slots = slots
         self._paused = paused
         self._of_lanes: dict[Lane, LaneLimits] = {}
@@ -70,7 +74,7 @@ class Caps:
             if len(self._of_lanes) >= LANES_KEPT:
                 self._of_lanes.clear()
             capped = [limit for limit in limits_of(lane) if self._cap_of(limit) is not None]
-            own = tuple(limit for limit in capped if limit.startswith((KEY, BATCH)))
+            own = tuple(limit for limit in capped if limit.startswith((KEY, BATCH, FLOW)))
             shared = tuple(limit for limit in capped if limit not in own)
             found = self._of_lanes[lane] = LaneLimits(shared, own)
         return found
@@ -83,6 +87,8 @@ class Caps:
                 return self._limits.per_key
             if limit.startswith(BATCH):
                 return int(limit.split(":", 2)[1])
+            if limit.startswith(FLOW):
+                return 0 if limit.removeprefix(FLOW) in self._paused_flows else UNBOUND
         return cap
 
     def has_room(self, limit: str) -> bool:

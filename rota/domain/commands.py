@@ -57,8 +57,18 @@ class SubmitTask(NamedTuple):
     plan: Plan = NO_PLAN
 
 
+class Flow(NamedTuple):
+    """What makes a workflow of a batch: a name, whether more may join, and what failures mean."""
+
+    name: str | None = None
+    is_open: bool = False
+    failure: dict[str, Any] | None = None
+    on_failure: str | None = None
+    escalate: dict[str, Any] | None = None
+
+
 class SubmitBatch(NamedTuple):
-    """Admit these tasks together, all or none."""
+    """Admit these tasks together, all or none; with a `flow` as a workflow."""
 
     tasks: tuple[SubmitTask, ...]
     dialect: str = "native"
@@ -67,6 +77,7 @@ class SubmitBatch(NamedTuple):
     by: str = ""
     idempotency: str | None = None
     digest: str | None = None
+    flow: Flow | None = None
 
 
 class Outcome(NamedTuple):

@@ -13,6 +13,8 @@ from rota.domain import events as e
 
 BASE_DELAY_S = 1.0
 DELAY_MAX_S = 3600.0
+ESCALATED = ".escalated"
+"""Follows a workflow's id where its escalation is told of, not its end."""
 
 
 class DeliveryReport(NamedTuple):

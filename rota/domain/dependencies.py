@@ -8,7 +8,6 @@ submitted now, so it is looked for then, along what blocked tasks wait for.
 
 from __future__ import annotations
 
-import re
 from heapq import nsmallest
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +16,8 @@ import orjson
 
 from rota.domain import events as e
 from rota.domain.attempts import decide_freeing
+from rota.domain.placeholders import Filling, inside
 from rota.domain.task import BLOCKED, CANCELLED, FAILED, REJECTED, SUCCEEDED
-from rota.domain.values import DEPTH_MAX, is_too_deep
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     WaitsOf = Callable[[str], Iterable[str]]
 
 REF = "ref:"
+DOOMED = "dependency_failed"
+"""The code of what is cancelled because a dependency of it has failed or was cancelled."""
 AT_ONCE_MAX = 100
 """So many dependents are released in the record of the end that they waited for."""
 PATH_SHOWN_MAX = 50
-FILLED_BYTES_MAX = 4 << 20
-PLACES_MAX = 10_000
-_PLACE = re.compile(r"\{\{([^{}]{1,400})\}\}")
 
 
 class Prospects(NamedTuple):
@@ -158,6 +156,11 @@ def doom_reason(parent: Task) -> str:
     return f"dependency {parent.id} {was}{parent.state.value}"
 
 
+def doomed_by(reason: str) -> str:
+    """Name the parent in such a reason."""
+    return reason.removeprefix("dependency ").partition(" ")[0]
+
+
 def decide_doom(
     event: e.TaskSubmitted, prospects: Prospects, replaced: Task | None = None
 ) -> tuple[e.TaskCancelled, ...]:
@@ -172,7 +175,7 @@ def decide_doom(
     else:
         return ()
     was = BLOCKED.value
-    return (e.TaskCancelled(event.task, event.agent, was, reason, "dependency_failed"),)
+    return (e.TaskCancelled(event.task, event.agent, was, reason, DOOMED),)
 
 
 def decide_dependents(
@@ -240,71 +243,27 @@ def _bad(problem: str, code: str = "bad_request", task_id: str = "") -> InvalidR
 # -- results flow ------------------------------------------------------------------------------
 
 
-class Results:
+class Results(Filling):
     """What a task's parents leave it, put in where its params say `{{name}}`.
 
     `name` is the parent's id, its ref, or the index that `dependsOn` gave; `{{name.field.0}}`
-    reaches into its result. A string that is one placeholder becomes the value itself; inside a
-    longer one the value is written as text, JSON if it is not a string. Names that are no
-    dependency's stay as they are.
+    reaches into its result. Names that are no dependency's stay as they are.
     """
 
     def __init__(self, depends: Mapping[str, str], find: Find) -> None:
         """Look parents up by `find` when they are asked for."""
+        super().__init__()
         self._depends = {**{each: each for each in depends.values()}, **depends}
         self._find = find
-        self._places = PLACES_MAX
         self._known: dict[str, tuple[Any, int]] = {}
-        self._left = FILLED_BYTES_MAX
 
-    def fill_in(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Give params with results in them. Raises InvalidRequest if they get too large."""
-        filled: dict[str, Any] = self._fill(params)
-        if self._places == PLACES_MAX:
-            return params  # there was no placeholder
-        try:
-            raw = orjson.dumps(filled)
-        except TypeError:
-            raw = None
-        if raw is None or is_too_deep(raw, filled):
-            msg = f"params are nested deeper than {DEPTH_MAX} levels with the results filled in"
-            raise InvalidRequest(msg)
-        return filled
-
-    def _fill(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._fill_text(value) if "{{" in value else value
-        if isinstance(value, dict):
-            return {key: self._fill(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self._fill(each) for each in value]
-        return value
-
-    def _fill_text(self, text: str) -> Any:
-        whole = _PLACE.fullmatch(text)
-        if whole is not None:
-            found, value = self._look_up(whole[1].strip())
-            return value if found else text
-
-        def put(match: re.Match[str]) -> str:
-            found, value = self._look_up(match[1].strip())
-            if not found:
-                return match[0]
-            return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-        return _PLACE.sub(put, text)
-
-    def _look_up(self, name: str) -> tuple[bool, Any]:
+    def value_of(self, name: str) -> tuple[bool, Any]:
         """Find `name`, or `name.path` inside of it; a path that leads nowhere gives null."""
-        self._places -= 1
-        if self._places < 0:
-            msg = f"params have more than {PLACES_MAX} placeholders"
-            raise InvalidRequest(msg)
         for at in (len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] == ".")):
             if name[:at] in self._depends:
                 value = self._result_of(name[:at])
                 for step in filter(None, name[at:].split(".")):
-                    value = _step(value, step)
+                    value = inside(value, step)
                 return True, value
         return False, None
 
@@ -314,16 +273,5 @@ class Results:
             value = parent.result if parent is not None else None
             self._known[name] = (value, len(orjson.dumps(value)))
         value, size = self._known[name]
-        self._left -= size
-        if self._left < 0:
-            msg = f"params are larger than {FILLED_BYTES_MAX} bytes with the results filled in"
-            raise InvalidRequest(msg)
+        self.spend(size)
         return value
-
-
-def _step(value: Any, step: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(step)
-    if isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
-        return value[int(step)]
-    return None

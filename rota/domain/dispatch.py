@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rota.domain.caps import KEY, Caps
+from rota.domain.caps import FLOW, KEY, Caps
 from rota.domain.commands import PULL
 from rota.domain.gates import Gate, Hall, Turn
 from rota.domain.preemption import Urgent
 from rota.domain.standing import News, Standings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from rota.domain.caps import SlotCounts
     from rota.domain.commands import Limits
@@ -60,10 +60,11 @@ class Turns:
         paused: Mapping[str, str],
         limits: Limits,
         paused_types: Iterable[str] = (),
+        paused_flows: Container[str] = (),
     ) -> None:
         self.limits = limits
         self._orders = orders
-        self._caps = Caps(limits, slots, paused, paused_types)
+        self._caps = Caps(limits, slots, paused, paused_types, paused_flows)
         self._hall = Hall(orders, self._caps, Standings(orders, slots), News())
         self._views = {(PUSH, False): View(self._hall, by_type=False)}
         self.urgent = Urgent(orders, self._caps)
@@ -99,6 +100,11 @@ class Turns:
     def resumed(self, agent: str) -> None:
         self._hall.standings.better.tell(agent)
         self.urgent.resumed(agent)
+
+    def flow_resumed(self, workflow: str) -> None:
+        """Take note that a workflow is paused no more: what was set aside for that is let in."""
+        self._hall.freed.tell(FLOW + workflow)
+        self.urgent.eased(FLOW + workflow)
 
     def given(self, task: Task) -> None:
         """Take note that the task was given its slot (projections already show it)."""

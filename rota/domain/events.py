@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rota.domain import server_events as server
+from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
 
 ServerStarted = server.ServerStarted
@@ -24,6 +25,15 @@ TypePaused = server.TypePaused
 TypeResumed = server.TypeResumed
 SchedulerPaused = server.SchedulerPaused
 SchedulerResumed = server.SchedulerResumed
+
+
+WorkflowSubmitted = flows.WorkflowSubmitted
+WorkflowTripped = flows.WorkflowTripped
+WorkflowPaused = flows.WorkflowPaused
+WorkflowResumed = flows.WorkflowResumed
+WorkflowClosed = flows.WorkflowClosed
+WorkflowCancelled = flows.WorkflowCancelled
+WorkflowEnded = flows.WorkflowEnded
 
 
 class BatchSubmitted(NamedTuple):
@@ -134,13 +144,19 @@ class TaskDelayed(NamedTuple):
 class TaskRevived(NamedTuple):
     """Somebody gave a failed task a new life: it is ready, and its attempts count anew.
 
-    `restored` are the fields of a task that had left memory, `restored_batch` those of its batch.
+    Or it was cancelled because what it depends on had failed, and `waits` for that again.
+    `restored` are the fields of a task that had left memory, `restored_batch` those of its batch
+    and `restored_workflow` those of its workflow. With `edited` it goes on with other `params`.
     """
 
     task: str
     agent: str
     restored: dict[str, Any] | None = None
     restored_batch: dict[str, Any] | None = None
+    params: dict[str, Any] | None = None
+    edited: bool | None = None
+    waits: list[str] | None = None
+    restored_workflow: dict[str, Any] | None = None
 
 
 class TaskAssigned(NamedTuple):
@@ -360,6 +376,13 @@ Event = (
     | BatchRejected
     | RefusalsCounted
     | BatchFinished
+    | WorkflowSubmitted
+    | WorkflowTripped
+    | WorkflowPaused
+    | WorkflowResumed
+    | WorkflowClosed
+    | WorkflowCancelled
+    | WorkflowEnded
     | TaskFact
 )
 """Every kind of fact; the codec's tables are made from this union."""

@@ -99,7 +99,14 @@ def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
 
 
 def _revived(record: e.Record[e.TaskRevived], task: Task) -> None:
-    task.state = READY
+    event = record.event
+    if task.state is CANCELLED:
+        task.state, task.waits = BLOCKED, set(event.waits or ())
+    else:
+        task.state, task.waits = READY, None
+    if event.edited:
+        task.params_json = packed(event.params)
+        task.edited = True
     task.ready_at = record.at
     task.finished_at = task.ended_seq = task.next_at = task.interruptions = 0
     task.spent_before = task.attempt

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rota.domain.commands import PULL, Dedup, SubmitBatch, SubmitTask
+from rota.domain.commands import PULL, Dedup, Flow, SubmitBatch, SubmitTask
 from rota.domain.plan import DEADLINE_S_MAX, NO_PLAN, TIMEOUT_MS_MAX, Plan
 from rota.domain.retry import RetryPolicy
 from rota.errors import InvalidRequest
@@ -27,7 +27,8 @@ NATIVE = "native"
 class TypeRules(NamedTuple):
     """What tasks of one type get unless they say otherwise, and the most they may ask for.
 
-    `retry` is a `RetryPolicy` written out; an empty one never tries again.
+    `retry` is a `RetryPolicy` written out; an empty one never tries again. `follow_up` is a
+    `FollowUp` (rota.domain.derived) written out: what each success is followed by.
     """
 
     executor: str = PULL
@@ -36,6 +37,7 @@ class TypeRules(NamedTuple):
     queue_timeout_ms: int | None = None
     retry: dict[str, Any] | None = None
     on_interrupt: str = "retry"
+    follow_up: dict[str, Any] | None = None
 
 
 class Rules(NamedTuple):
@@ -146,7 +148,7 @@ class Request(NamedTuple):
 
 
 class BatchRequest(NamedTuple):
-    """What can be asked of tasks that go in together."""
+    """What can be asked of tasks that go in together; with a `flow` they are a workflow."""
 
     tasks: tuple[Request, ...]
     dialect: str = "native"
@@ -155,6 +157,7 @@ class BatchRequest(NamedTuple):
     by: str = ""
     idempotency: str | None = None
     digest: str | None = None
+    flow: Flow | None = None
 
 
 class TimeoutTooLong(InvalidRequest):
@@ -216,6 +219,7 @@ def take_in_batch(batch: BatchRequest, rules: Rules, now: int) -> SubmitBatch:
         batch.by,
         batch.idempotency,
         batch.digest,
+        batch.flow,
     )
 
 

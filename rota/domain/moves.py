@@ -70,7 +70,8 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
     },
     SUCCEEDED: {},
     FAILED: {e.TaskRevived: READY},
-    CANCELLED: {},
+    # only what was cancelled because a dependency of it had failed: then it waits for that again
+    CANCELLED: {e.TaskRevived: BLOCKED},
     REJECTED: {},
 }
 """The legal moves: from a state, by a fact, to a state."""

@@ -37,6 +37,7 @@ class Plan(NamedTuple):
     tell a repeat under the same idempotency key from another request. With a `delay_ms`,
     `not_before` is so long after the submission; without, it is a moment that the client named.
     The batch, its bound, the parents and what holds the dedup key are filled in at admission.
+    `follows` is the task whose success made this one, the `follow_depth`-th in a row.
     """
 
     key: Annotated[str | None, Wish("key", "tasks of one key share maxPerKey slots")] = None
@@ -65,6 +66,11 @@ class Plan(NamedTuple):
     requires: Annotated[
         list[str] | None, Wish("requires", "only workers with all of these labels get it", 1, 8)
     ] = None
+    workflow: Annotated[
+        str | None, Wish("workflowId", "the workflow that it joins, which has not ended")
+    ] = None
+    follows: Annotated[str | None, Wish("followsTaskId")] = None
+    follow_depth: int | None = None
 
 
 NO_PLAN = Plan()

@@ -52,6 +52,11 @@ class Urgent:
         if self._lanes:
             self._eased.update(dict.fromkeys(self._caps.all_of(agent, lane)))
 
+    def eased(self, limit: str) -> None:
+        """Take note that a limit has room again, though no slot of it was given back."""
+        if self._lanes:
+            self._eased[limit] = None
+
     def resumed(self, agent: str) -> None:
         self._look_at(agent)
 

@@ -50,8 +50,11 @@ FAULTED = "internal fault"
 BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED, UNREAD, RELEASED})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str, str, str, str, str]
-"""Tasks of one agent held back by the same: (executor, action, key, batch, urgency, requires).
+Lane = tuple[str, str, str, str, str, str, str]
+"""Tasks of one agent held back by the same.
+
+These are (executor, action, key, batch, urgency, requires, workflow).
+
 
 The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
 or that is less urgent and only older, and the first of a lane can do whatever the others can.
@@ -81,7 +84,9 @@ class Task:
     record that it last ended by; `weight` is what it counts for among the ended ones, 0 before.
     `begun_at` is the first start of any attempt, `started_at` that of the latest. `worker` is who
     came for the latest, None if rota runs it itself, and `lease_ms` how long it may be silent.
-    `touched_at` is the last fact that left no other moment behind.
+    `touched_at` is the last fact that left no other moment behind. One that is `edited` was revived
+    with other params than it was submitted with. When its lease ends, `expires_at`, is known to the
+    live server alone: no fact tells of it.
     """
 
     id: str
@@ -129,6 +134,8 @@ class Task:
     worker: str | None = None
     lease_ms: int = 0
     touched_at: int = 0
+    edited: bool = False
+    expires_at: int = 0
 
     @property
     def is_leased(self) -> bool:
@@ -174,10 +181,11 @@ class Task:
         _fill(task, row)
         task.lane = lane_for(task)
         task.rank = task.priority
+        task.expires_at = 0
         return task
 
 
-ROW = tuple(sorted({each.name for each in fields(Task)} - {"lane", "rank"}))
+ROW = tuple(sorted({each.name for each in fields(Task)} - {"lane", "rank", "expires_at"}))
 """The fields of a task in a snapshot; its lane and rank follow from them."""
 _WAYS = {
     "params_json": Way(bytes.decode, str.encode),
@@ -207,18 +215,19 @@ def lane_of(
     batch: str = "",
     urgency: str = "",
     requires: str = "",
+    workflow: str = "",
 ) -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch, urgency, requires)
+    return (executor, action, key, batch, urgency, requires, workflow)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action, key, batch, _, _ = lane
+    executor, action, key, batch, _, _, workflow = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
     if action in BROWSER_TYPES:
         names.append(BROWSERS_LIMIT)
@@ -226,6 +235,8 @@ def limits_of(lane: Lane) -> tuple[str, ...]:
         names.append(f"key:{key}")
     if batch:
         names.append(f"batch:{batch}")
+    if workflow:
+        names.append(f"flow:{workflow}")
     return tuple(names)
 
 
@@ -236,4 +247,5 @@ def lane_for(task: Task) -> Lane:
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
     urgency = str(task.priority) if plan.preempt else ""
     requires = "\n".join(plan.requires) if plan.requires else ""
-    return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires)
+    workflow = plan.workflow or ""
+    return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires, workflow)

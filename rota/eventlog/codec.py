@@ -61,7 +61,20 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 """The fields of each kind as they are named on disk."""
 _TASK_FIRST = ("task", "agent")
-_ABOUT_BATCHES = frozenset({e.BatchSubmitted, e.BatchRejected, e.BatchFinished})
+_ABOUT_BATCHES = frozenset(
+    {
+        e.BatchSubmitted,
+        e.BatchRejected,
+        e.BatchFinished,
+        e.WorkflowSubmitted,
+        e.WorkflowTripped,
+        e.WorkflowPaused,
+        e.WorkflowResumed,
+        e.WorkflowClosed,
+        e.WorkflowCancelled,
+        e.WorkflowEnded,
+    }
+)
 
 
 class _Reader:
@@ -192,7 +205,7 @@ def failed_task(body: bytes) -> str | None:
 
 
 def subject_of(event: e.Event) -> str | None:
-    """Name the task, or the batch, that an event is about; None if it is about neither."""
+    """Name the task, batch or workflow that an event is about; None if it is about none."""
     values: tuple[Any, ...] = event
     kind = type(event)
     if _LAYOUTS[kind][2] == _TASK_FIRST or kind in _ABOUT_BATCHES:

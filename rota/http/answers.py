@@ -71,6 +71,59 @@ class BatchView(BaseModel):
     callbackUrl: str | None = None
 
 
+class WorkflowSubmitted(BaseModel):
+    """The workflow is on disk."""
+
+    workflowId: str
+    state: str
+    tasks: list[dict[str, Any]]
+    createdAt: str
+    idempotent: bool | None = None
+
+
+class WorkflowRow(BaseModel):
+    """A workflow in a list."""
+
+    workflowId: str
+    name: str | None = None
+    state: Literal["running", "paused", "completed", "failed", "cancelled", "escalated"]
+    open: bool
+    total: int
+    counts: dict[str, int]
+    progress: float = Field(description="from 0 to 1: how many have ended")
+    failure: dict[str, Any]
+    onFailure: str | None = None
+    escalate: dict[str, Any] | None = None
+    escalationTaskId: str | None = None
+    pauseReason: str | None = None
+    callbackUrl: str | None = None
+    createdAt: str
+    completedAt: str | None = None
+
+
+class WorkflowView(WorkflowRow):
+    """A workflow, with its tasks and which of them leads to which."""
+
+    tasks: list[dict[str, Any]]
+    edges: list[dict[str, str]]
+    edgesRest: int | None = Field(None, description="how many more there are")
+
+
+class WorkflowPage(BaseModel):
+    """Some workflows, newest first."""
+
+    workflows: list[WorkflowRow]
+    count: int
+    nextCursor: str | None = None
+
+
+class WorkflowState(BaseModel):
+    """What became of a workflow."""
+
+    workflowId: str
+    state: str
+
+
 class NamespaceView(BaseModel):
     """A namespace, and how it is."""
 
@@ -175,6 +228,8 @@ class PlainView(BaseModel):
     startedAt: str | None = None
     completedAt: str | None = None
     latencyMs: int | None = None
+    workerId: str | None = Field(None, description="who has it, while a worker does")
+    leaseExpiresAt: str | None = None
     interruptions: int | None = None
     result: Any = None
     error: TaskError | None = None
@@ -187,6 +242,61 @@ class PlainView(BaseModel):
     waitReason: str | None = Field(None, description="why nothing here runs it, while that is so")
     notBefore: str | None = None
     progress: Any = None
+    edited: bool | None = Field(None, description="it was revived with other params")
+
+
+class DeadView(BaseModel):
+    """A task that failed for good, until somebody revives it."""
+
+    taskId: str
+    agentId: str
+    type: str
+    error: TaskError
+    params: dict[str, Any]
+    attempts: int
+    failedAt: str
+    createdAt: str
+    revivals: int = Field(description="how often it was revived already")
+    edited: bool | None = None
+    workflowId: str | None = None
+    batchId: str | None = None
+
+
+class DeadPage(BaseModel):
+    """Some dead tasks, newest failure first."""
+
+    dead: list[DeadView]
+    count: int
+    nextCursor: str | None = None
+
+
+class RefusedRevival(BaseModel):
+    """A task that was not revived, and why."""
+
+    taskId: str
+    code: str
+    error: str
+
+
+class Revived(BaseModel):
+    """A task lives again, and with it some that depend on it."""
+
+    taskId: str
+    state: str
+    edited: bool | None = None
+    dependents: list[str] | None = None
+    refused: list[RefusedRevival] | None = Field(None, description="dependents that stay cancelled")
+
+
+class RevivedMany(BaseModel):
+    """What became of the dead tasks that were meant."""
+
+    revived: list[str]
+    failed: list[RefusedRevival]
+    count: int
+    dependents: int | None = Field(None, description="how many dependents live again with them")
+    more: bool = Field(description="whether there may be more; go on with `nextCursor`")
+    nextCursor: str | None = None
 
 
 def wishes_view(plan: type[Any]) -> type[BaseModel]:

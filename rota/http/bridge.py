@@ -95,7 +95,28 @@ class Bridge:
     async def retry(self, task_id: str, by: str) -> str:
         """Give a failed task a new life. Raises NotFound or Conflict."""
         agent = (await self.sight_for(by).task(task_id)).agent
-        return await self._ask_queue(agent, m.ReviveTask, task_id, by)
+        revived: m.Revived = await self._ask(
+            self.shard.queue(agent), lambda reply: m.ReviveTask(task_id, by, reply)
+        )
+        return revived.task
+
+    async def revive(
+        self, task_id: str, by: str, params: dict[str, Any] | None = None, *, dependents: bool
+    ) -> m.Revived:
+        """Give a dead task a new life, and its dependents if asked for.
+
+        Raises NotFound, Conflict or QueueFull.
+        """
+        sight = self.sight_for(by)
+        agent = (await sight.task(task_id)).agent
+        doomed = await sight.doomed_by(task_id) if dependents else ()
+        revived: m.Revived = await self._ask(
+            self.shard.queue(agent),
+            lambda reply: m.ReviveTask(
+                task_id, by, reply, params=params, dependents=doomed, is_any=True
+            ),
+        )
+        return revived
 
     async def submit_batch(self, batch: BatchRequest) -> m.BatchAdmitted:
         """Submit a batch, whole. Raises a RequestError."""
@@ -113,6 +134,17 @@ class Bridge:
             self.shard.admission, lambda reply: m.CancelBatch(batch_id, reason, by, reply)
         )
         return count
+
+    async def steer(self, workflow_id: str, how: str, reason: str, by: str) -> str:
+        """Cancel, pause, resume or close a workflow; give its state. Raises NotFound, Conflict."""
+        sight = self.sight_for(by)
+        if not sight.sees_all:
+            await sight.show_workflow(workflow_id, lambda *_: None)
+        state: str = await self._ask(
+            self.shard.orchestrator,
+            lambda reply: m.SteerWorkflow(workflow_id, how, reason, by, reply),
+        )
+        return state
 
     async def note(
         self,

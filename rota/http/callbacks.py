@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from rota.domain.task import Task
+from rota.domain.workflow import Escalation, Workflow
 from rota.http import views
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
+from rota.http.flow_views import flow_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +38,12 @@ def _native_batch(batch: Batch, tasks: Sequence[Task]) -> Rendered:
     return headers, orjson.dumps(view)
 
 
+def _native_flow(flow: Workflow, tasks: Sequence[Task], *, is_escalation: bool = False) -> Rendered:
+    what = "escalated" if is_escalation else flow.state
+    headers = {"X-Rota-Event": f"workflow.{what}", "X-Rota-Workflow-Id": flow.id}
+    return headers, orjson.dumps(flow_view(flow, tasks))
+
+
 _TASKS: dict[str, Callable[[Task], Rendered]] = {
     "native": _native,
     pinchtab.NAME: pinchtab.callback,
@@ -49,8 +57,12 @@ _BATCHES: dict[str, Callable[[Batch, Sequence[Task]], Rendered]] = {
 }
 
 
-def render(subject: Task | Batch, tasks: Sequence[Task]) -> Rendered:
+def render(subject: Task | Batch | Escalation, tasks: Sequence[Task]) -> Rendered:
     """Give the headers and the body of the callback of a task, or of a batch and its tasks."""
+    if isinstance(subject, Escalation):
+        return _native_flow(subject.workflow, tasks, is_escalation=True)
+    if isinstance(subject, Workflow):
+        return _native_flow(subject, tasks)
     if isinstance(subject, Task):
         return _TASKS.get(subject.dialect, _native)(subject)
     return _BATCHES.get(subject.dialect, _native_batch)(subject, tasks)
@@ -67,7 +79,7 @@ class HttpCourier:
 
     def deliver(
         self,
-        subject: Task | Batch,
+        subject: Task | Batch | Escalation,
         tasks: Sequence[Task],
         delivery_id: str,
         done: Callable[[DeliveryReport], None],

@@ -7,7 +7,7 @@ bounded number of failures and gives a cursor to go on from, if need be with no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
 from rota.domain.packed import weight_of
@@ -15,47 +15,82 @@ from rota.domain.task import FAILED
 from rota.http.tables import asked_action, asked_agent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.domain.task import Task
     from rota.http.call import Call
     from rota.http.tables import View
+    from rota.sight.sight import Sight
+
+T = TypeVar("T")
 
 SLICE_FAILURES = 50
 LOOKS_MAX = 2000
 """How many failures one request looks at."""
 
 
-async def answer_failed(call: Call, view: View) -> Any:
-    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
-    at = call.query_int("cursor", default=SEQ_MAX, low=1, high=SEQ_MAX)
-    rows: list[dict[str, Any]] = []
+class Asked(NamedTuple):
+    """Which failed tasks are asked for: by what they are, the code and words of their failure."""
+
+    agent: str | None = None
+    action: str | None = None
+    batch: str | None = None
+    workflow: str | None = None
+    code: str | None = None
+    words: str | None = None
+
+    @classmethod
+    def by_query(cls, call: Call) -> Asked:
+        names = ("batchId", "workflowId", "code", "q")
+        return cls(asked_agent(call), asked_action(call), *map(call.query, names))
+
+    def matches(self, task: Task) -> bool:
+        plan = task.plan
+        return (
+            task.state is FAILED
+            and (self.agent is None or task.agent == self.agent)
+            and (self.action is None or task.action == self.action)
+            and (self.batch is None or (plan is not None and plan.batch == self.batch))
+            and (self.workflow is None or (plan is not None and plan.workflow == self.workflow))
+            and (self.code is None or task.error_code == self.code)
+            and (self.words is None or self.words.lower() in (task.error or "").lower())
+        )
+
+
+class FailedPage(NamedTuple):
+    """What was made of some failed tasks; and the cursor to go on from, if there may be more."""
+
+    rows: list[Any]
+    cursor: int | None
+
+
+async def failed_page(
+    sight: Sight, asked: Asked, make: Callable[[Task], T], limit: int, at: int
+) -> FailedPage:
+    """Make something of each failed task that is asked for, newest failure first, after `at`."""
+    rows: list[Any] = []
     size = looks = 0
     more = True
     while more and looks < LOOKS_MAX:
-        page = await call.sight.failed(at, SLICE_FAILURES)
+        page = await sight.failed(at, SLICE_FAILURES)
         more = len(page) == SLICE_FAILURES
         for place, (seq, task) in enumerate(page, start=1):
             at, looks = seq, looks + 1
-            if task is not None and _is_asked_for(call, task):
-                rows.append(call.view(task, view))
+            if task is not None and asked.matches(task):
+                rows.append(make(task))
                 size += weight_of(task)
             if len(rows) == limit or size > PAGE_BYTES_MAX:
-                more = place < len(page) or bool(await call.sight.failed(at, 1))
-                return _answer(call, rows, at, is_more=more)
-    return _answer(call, rows, at, is_more=more)
+                more = place < len(page) or bool(await sight.failed(at, 1))
+                return FailedPage(rows, at if more else None)
+    return FailedPage(rows, at if more else None)
 
 
-def _is_asked_for(call: Call, task: Task) -> bool:
-    agent, action, batch = asked_agent(call), asked_action(call), call.query("batchId")
-    return (
-        task.state is FAILED
-        and (agent is None or task.agent == agent)
-        and (action is None or task.action == action)
-        and (batch is None or (task.plan is not None and task.plan.batch == batch))
-    )
-
-
-def _answer(call: Call, rows: list[dict[str, Any]], at: int, *, is_more: bool) -> Any:
-    body: dict[str, Any] = {"tasks": rows, "count": len(rows)}
-    if is_more:
-        body["nextCursor"] = str(at)
+async def answer_failed(call: Call, view: View, name: str = "tasks") -> Any:
+    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
+    at = call.query_int("cursor", default=SEQ_MAX, low=1, high=SEQ_MAX)
+    asked = Asked.by_query(call)
+    page = await failed_page(call.sight, asked, lambda task: call.view(task, view), limit, at)
+    body: dict[str, Any] = {name: page.rows, "count": len(page.rows)}
+    if page.cursor is not None:
+        body["nextCursor"] = str(page.cursor)
     return call.json(body)

@@ -19,7 +19,7 @@ from rota.http.dialects import (
     pinchtab,
 )
 from rota.http.dialects import models as bodies
-from rota.http.v1 import batches, control, events, health, leases, tasks
+from rota.http.v1 import batches, control, dead, events, health, leases, tasks, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Any], Awaitable[Any]]
 
-LIST_QUERY = ("agentId", "state", "type", "batchId", "cursor", "limit", "view")
+LIST_QUERY = ("agentId", "state", "type", "batchId", "workflowId", "cursor", "limit", "view")
+DEAD_QUERY = ("agentId", "type", "workflowId", "code", "q", "cursor", "limit", "view")
 FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
 ROW_QUERY = ("agent_name", "task_type", "cursor", "limit", "view")
 JOB_QUERY = ("status", "jobType", "profileId", "agentId", "cursor", "limit", "page", "pageSize")
@@ -182,6 +183,58 @@ ROUTES: tuple[Route, ...] = (
         answers.WorkerPage,
         200,
         ("limit", "cursor"),
+    ),
+    Route(
+        "POST",
+        "/v1/workflows",
+        workflows.submit,
+        "Submit a workflow",
+        models.WorkflowBody,
+        answers.WorkflowSubmitted,
+        202,
+        also=(200,),
+    ),
+    Route(
+        "GET",
+        "/v1/workflows",
+        workflows.list_all,
+        "List workflows",
+        None,
+        answers.WorkflowPage,
+        200,
+        ("state", "name", "cursor", "limit"),
+    ),
+    Route(
+        "GET", "/v1/workflows/{id}", workflows.get_one, "One workflow", None, answers.WorkflowView
+    ),
+    *(
+        Route(
+            "POST",
+            f"/v1/workflows/{{id}}/{how}",
+            handler,
+            f"{how.capitalize()} a workflow",
+            models.ReasonBody,
+            answers.WorkflowState,
+        )
+        for how, handler in workflows.STEERING.items()
+    ),
+    Route("GET", "/v1/dead", dead.list_all, "Dead tasks", None, answers.DeadPage, 200, DEAD_QUERY),
+    Route(
+        "POST",
+        "/v1/dead/{id}/revive",
+        dead.revive,
+        "A new life for a dead task",
+        models.ReviveBody,
+        answers.Revived,
+        202,
+    ),
+    Route(
+        "POST",
+        "/v1/dead/revive",
+        dead.revive_many,
+        "New lives for dead tasks",
+        models.ReviveManyBody,
+        answers.RevivedMany,
     ),
     Route(
         "GET", "/v1/events", events.feed, "The history", None, answers.EventPage, 200, FEED_QUERY

@@ -50,6 +50,7 @@ async def list_tasks(
     asked = "state" if call.query("state") else "status"
     states, own_states = _states(asked, call.query(asked), words, own)
     batch, profile = call.query("batchId"), call.query("profileId")
+    workflow = call.query("workflowId")
     limit = call.query_int("limit", default=rows, low=1, high=rows_max)
     before = call.query_int("cursor", default=0, low=0, high=1 << 62)
 
@@ -61,6 +62,7 @@ async def list_tasks(
             and (dialect is None or task.dialect == dialect)
             and not (task.state is REJECTED and task.dialect in hide_rejected)
             and (batch is None or (task.plan is not None and task.plan.batch == batch))
+            and (workflow is None or (task.plan is not None and task.plan.workflow == workflow))
             and (profile is None or (task.plan is not None and task.plan.key == profile))
         )
 

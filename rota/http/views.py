@@ -43,8 +43,14 @@ def native(task: Task) -> dict[str, Any]:
         view["onInterrupt"] = task.on_interrupt
     if task.assigned_at:
         view["assignedAt"] = rfc3339(task.assigned_at)
+    if task.is_leased:
+        view["workerId"] = task.worker
+        if task.expires_at:
+            view["leaseExpiresAt"] = rfc3339(task.expires_at)
     if task.interruptions:
         view["interruptions"] = task.interruptions
+    if task.edited:
+        view["edited"] = True
     if task.plan is not None:
         _add_plan(view, task, task.plan)
     if task.notes is not None and task.notes.progress is not None:
@@ -76,6 +82,30 @@ def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
         view["retry"] = {
             to_camel(name): value for name, value in policy._asdict().items() if value is not None
         }
+
+
+def dead(task: Task) -> dict[str, Any]:
+    """Show what a person wants to know of a task that failed for good."""
+    view: dict[str, Any] = {
+        "taskId": task.id,
+        "agentId": task.agent,
+        "type": task.action,
+        "error": {"code": task.error_code, "message": task.error},
+        "params": spliced(task.params_json) if task.params_json is not None else {},
+        "attempts": task.attempt,
+        "failedAt": rfc3339(task.finished_at),
+        "createdAt": rfc3339(task.created_at),
+        "revivals": task.revivals,
+    }
+    if task.error_details:
+        view["error"]["details"] = task.error_details
+    if task.edited:
+        view["edited"] = True
+    plan = task.plan
+    if plan is not None:
+        belongs = {"workflowId": plan.workflow, "batchId": plan.batch}
+        view |= {name: value for name, value in belongs.items() if value is not None}
+    return view
 
 
 SHOWN = tuple(shown_in(Plan).values())

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.domain.delivery import Delivery, seq_of
+from rota.domain.delivery import ESCALATED, Delivery, seq_of
 from rota.domain.task import TERMINAL
+from rota.domain.workflow import ESCALATE, callback_of
 
 if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.batch import Batch
     from rota.domain.events import Record
     from rota.domain.task import Task
+    from rota.domain.workflow import Workflow
 
 
 class Deliveries:
@@ -34,9 +36,16 @@ class Deliveries:
         if task.finished_at == record.at and task.id not in self.pending:
             self._owe(record, task.id, task.agent, task.callback)
 
-    def on_batch_finished(self, record: Record[e.BatchFinished], batch: Batch) -> None:
+    def on_batch_finished(
+        self, record: Record[e.BatchFinished | e.WorkflowEnded], batch: Batch
+    ) -> None:
         if batch.callback and batch.id not in self.pending:
             self._owe(record, batch.id, "", batch.callback)
+
+    def on_flow_tripped(self, record: Record[e.WorkflowTripped], flow: Workflow) -> None:
+        callback = callback_of(flow) if record.event.action == ESCALATE else None
+        if callback:
+            self._owe(record, flow.id + ESCALATED, "", callback)
 
     def _owe(self, record: Record[e.Event], subject: str, agent: str, callback: str) -> None:
         self.pending[subject] = Delivery(record.seq, subject, agent, callback, record.at)
@@ -45,8 +54,9 @@ class Deliveries:
         """Owe nothing for an end that was none; the next one is told of instead."""
         del record
         self.pending.pop(task.id, None)
-        if task.plan is not None and task.plan.batch is not None:
-            self.pending.pop(task.plan.batch, None)
+        if task.plan is not None:
+            for name in filter(None, (task.plan.batch, task.plan.workflow)):
+                self.pending.pop(name, None)
 
     def on_succeeded(self, record: Record[e.DeliverySucceeded]) -> None:
         self.pending.pop(record.event.task, None)

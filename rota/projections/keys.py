@@ -152,13 +152,15 @@ class Keys:
         if held is not None and _is_in_line(held):
             self._void[name] = self._void.get(name, 0) + 1
 
-    def on_batch(self, record: Record[e.BatchSubmitted]) -> None:
+    def on_batch(self, record: Record[e.BatchSubmitted | e.WorkflowSubmitted]) -> None:
         event = record.event
         if event.idempotency is not None:
             name = idempotency(record.by, event.idempotency)
-            self.held[name] = pack(Held(event.batch, event.digest))
+            self.held[name] = pack(Held(event[0], event.digest))
 
-    def on_batch_finished(self, record: Record[e.BatchFinished], batch: Batch) -> None:
+    def on_batch_finished(
+        self, record: Record[e.BatchFinished | e.WorkflowEnded], batch: Batch
+    ) -> None:
         if batch.idempotency is not None:
             name = idempotency(batch.by, batch.idempotency)
             if self._end(name, batch.id, record.at + IDEMPOTENCY_US):

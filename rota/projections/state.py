@@ -15,7 +15,7 @@ import orjson
 from rota.domain import events as e
 from rota.domain.fold import FOLDS, NOTES
 from rota.domain.moves import refusal, ways_of, wrong_end
-from rota.domain.restoring import restored_batch, restored_task
+from rota.domain.restoring import restored_batch, restored_task, restored_workflow
 from rota.domain.task import ROW, Task
 from rota.projections.backlog import Backlog
 from rota.projections.batches import Batches
@@ -93,7 +93,8 @@ class State:
                 self._on_revived,
                 self.deliveries.on_revived,
                 FOLDS[e.TaskRevived],
-                backlog.on_ready,
+                graph.on_submitted,
+                backlog.on_submitted,
             ),
             e.TaskLogged: (FOLDS[e.TaskLogged],),
             e.TaskProgressed: (FOLDS[e.TaskProgressed],),
@@ -151,6 +152,13 @@ class State:
             e.BatchRejected: (),
             e.RefusalsCounted: (stats.on_refusals,),
             e.BatchFinished: (self._on_batch_finished,),
+            e.WorkflowSubmitted: (self.batches.on_flow_submitted, self.keys.on_batch),
+            e.WorkflowTripped: (self._on_flow_tripped,),
+            e.WorkflowPaused: (self.batches.on_flow_paused,),
+            e.WorkflowResumed: (self.batches.on_flow_resumed,),
+            e.WorkflowClosed: (self.batches.on_flow_closed,),
+            e.WorkflowCancelled: (self.batches.on_flow_cancelled,),
+            e.WorkflowEnded: (self._on_flow_ended,),
             e.ResultRefused: (stats.on_refused,),
             e.LeaseExpired: (self.daily.on_lease_over,),
             e.LeaseEnded: (self.daily.on_lease_over,),
@@ -240,12 +248,14 @@ class State:
         return task
 
     def _bring_back(self, event: e.TaskRevived) -> Task:
-        """Bring a task back that had left memory, and its batch."""
+        """Bring a task back that had left memory, and what it belongs to."""
         assert event.restored is not None
         task = restored_task(event.restored)
         self.tasks.bring_back(task)
         if event.restored_batch is not None:
             self.batches.bring_back(restored_batch(event.restored_batch))
+        if event.restored_workflow is not None:
+            self.batches.bring_back(restored_workflow(event.restored_workflow))
         return task
 
     def _add(self, record: e.Record[e.TaskSubmitted | e.TaskRejected]) -> Task:
@@ -254,6 +264,7 @@ class State:
         if task.plan is not None:
             self.graph.on_submitted(record, task)
             self.keys.on_submitted(record, task)
+            self.batches.on_task_submitted(task)
         return task
 
     def _on_ended(self, record: e.Record[e.TaskFact], task: Task) -> None:
@@ -269,8 +280,7 @@ class State:
     def _on_revived(self, record: e.Record[e.TaskRevived], task: Task) -> None:
         """Fold what a new life means for what a task belongs to."""
         self.tasks.lives_again(task)
-        batch = self.batches.on_task_revived(record, task)
-        if batch is not None:
+        for batch in self.batches.on_task_revived(record, task):
             self.keys.on_batch_revived(record, batch)
         self.keys.on_revived(record, task)
 
@@ -279,6 +289,17 @@ class State:
         if batch is not None:
             self.keys.on_batch_finished(record, batch)
             self.deliveries.on_batch_finished(record, batch)
+
+    def _on_flow_tripped(self, record: e.Record[e.WorkflowTripped]) -> None:
+        flow = self.batches.on_flow_tripped(record)
+        if flow is not None:
+            self.deliveries.on_flow_tripped(record, flow)
+
+    def _on_flow_ended(self, record: e.Record[e.WorkflowEnded]) -> None:
+        flow = self.batches.on_flow_ended(record)
+        if flow is not None:
+            self.keys.on_batch_finished(record, flow)
+            self.deliveries.on_batch_finished(record, flow)
 
     def _on_clock_stepped(self, record: e.Record[e.ClockStepped]) -> None:
         """Go on by another clock: what is counted from something that happened moves with it."""

@@ -21,8 +21,10 @@ from rota.actors.answer import Answer
 from rota.domain.batch import Batch
 from rota.domain.leases import named_by, no_lease
 from rota.domain.task import Task
+from rota.domain.workflow import Workflow
 from rota.errors import NotFound
 from rota.sight import history, past
+from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
 from rota.sight.showing import Showing
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rota.sight.history import MaySee, Wanted
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Batch)
 Shown = TypeVar("Shown")
 
 SLICE_TASKS = 5000
@@ -108,9 +111,10 @@ class Sight:
 
     async def show_batch(self, batch_id: str, view: Callable[[Batch, list[Task | None]], T]) -> T:
         """Show a batch and its tasks. Raises NotFound."""
-        return await self._showing.shown(partial(self._batch, batch_id), lambda found: view(*found))
+        gather = partial(self._batch, batch_id, Batch)
+        return await self._showing.shown(gather, lambda found: view(*found))
 
-    async def _batch(self, batch_id: str) -> tuple[Batch, list[Task | None]]:
+    async def _batch(self, batch_id: str, kind: type[B]) -> tuple[B, list[Task | None]]:
         """Give a batch and its tasks, which are bare if they have left memory."""
 
         def subjects(fetched: Fetched | None) -> Iterable[str]:
@@ -121,11 +125,11 @@ class Sight:
 
         fetched = await self._fetched(subjects, "bare")
         batch = self._archive.either(batch_id, fetched)
-        if not isinstance(batch, Batch):
-            raise NotFound("batch not found")
+        if type(batch) is not kind:
+            raise NotFound(f"{kind.__name__.lower()} not found")
         tasks = list(map(self._archive.finder(fetched), batch.tasks))
         if not self.sees_all and not all(self.may_see(t.agent) for t in tasks if t):
-            raise NotFound("batch not found")
+            raise NotFound(f"{kind.__name__.lower()} not found")
         return batch, tasks
 
     async def leased(self, names: Iterable[str]) -> dict[str, Task | NotFound]:
@@ -147,6 +151,36 @@ class Sight:
         nothing of those is not.
         """
         return workers_of(self._shard, self._may_see, at, limit)
+
+    async def show_workflow(
+        self, workflow_id: str, view: Callable[[Workflow, list[Task | None]], T]
+    ) -> T:
+        """Show a workflow and its tasks. Raises NotFound."""
+        gather = partial(self._batch, workflow_id, Workflow)
+        return await self._showing.shown(gather, lambda found: view(*found))
+
+    async def workflows(
+        self, is_wanted: Callable[[Workflow], bool], limit: int, before: int = 0
+    ) -> tuple[list[Workflow], bool]:
+        """Give the newest workflows in memory before a seq, and whether there are more.
+
+        Show them by `gathered`.
+        """
+        flows = self._shard.state.batches.flows()
+        found = [
+            flow
+            for flow in flows
+            if (not before or flow.seq < before) and is_wanted(flow) and self._may_see_all(flow)
+        ]
+        found.sort(key=lambda flow: -flow.seq)
+        return found[:limit], len(found) > limit
+
+    def _may_see_all(self, flow: Workflow) -> bool:
+        if self._may_see is None:
+            return True
+        tasks = map(self._archive.task_here, flow.tasks)
+        agents = {task.agent if task is not None else None for task in tasks} or {None}
+        return all(map(self._may_see, agents))
 
     async def page(
         self, is_wanted: Callable[[Task], bool], limit: int, before: int = 0
@@ -188,6 +222,13 @@ class Sight:
         find = self._archive.finder(await self._fetched(lambda _: ids, "shown"))
         tasks = [(seq, find(task_id)) for seq, task_id in page]
         return [(seq, t if t is not None and self._failed_by(t, seq) else None) for seq, t in tasks]
+
+    async def doomed_by(self, task_id: str) -> tuple[str, ...]:
+        """Name the tasks that the failures of one cancelled; not all of them need be so still."""
+        await self._showing.readable()
+        await self._showing.settled()
+        found = await self._read(lambda log: doomed_by(log, task_id))
+        return tuple([each for each, agent in found if self.may_see(agent)])
 
     def _failed_by(self, task: Task, seq: int) -> bool:
         return task.ended_seq == seq and self.may_see(task.agent)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from rota.domain.batch import Batch
     from rota.domain.delivery import DeliveryReport
+    from rota.domain.workflow import Escalation
 
 
 class Sent(NamedTuple):
@@ -29,7 +30,7 @@ class RecordingCourier:
 
     def deliver(
         self,
-        subject: Task | Batch,
+        subject: Task | Batch | Escalation,
         tasks: Sequence[Task],
         delivery_id: str,
         done: Callable[[DeliveryReport], None],

@@ -21,7 +21,6 @@ from support.builders import (
 )
 
 from rota.domain.dependencies import (
-    FILLED_BYTES_MAX,
     PATH_SHOWN_MAX,
     Items,
     Prospects,
@@ -31,6 +30,7 @@ from rota.domain.dependencies import (
     doom_reason,
     resolve,
 )
+from rota.domain.placeholders import FILLED_BYTES_MAX
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -139,10 +139,11 @@ def test_every_state_is_in_the_table_and_every_state_has_a_kind() -> None:
     assert len(TaskState) == len(TERMINAL) + len(WAITING) + len(IN_FLIGHT)
 
 
-def test_what_has_ended_stays_as_it_is_and_only_a_failed_task_is_revived() -> None:
-    for state in TERMINAL - {TaskState.FAILED}:
+def test_what_has_ended_stays_as_it_is_unless_it_is_revived() -> None:
+    for state in TERMINAL - {TaskState.FAILED, TaskState.CANCELLED}:
         assert MOVES[state] == {}
     assert MOVES[TaskState.FAILED] == {e.TaskRevived: TaskState.READY}
+    assert MOVES[TaskState.CANCELLED] == {e.TaskRevived: TaskState.BLOCKED}
 
 
 def test_the_folds_are_those_of_the_moves_and_of_the_notes() -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import admission, agent_queue, dependents, dispatcher, system, worker_pool
+from rota.actors import (
+    admission,
+    agent_queue,
+    dependents,
+    dispatcher,
+    revival,
+    system,
+    worker_pool,
+)
 from rota.actors.admission import AdmissionActor
 from rota.actors.consequences import Consequences
 from rota.actors.dispatcher import DispatcherActor
@@ -415,11 +423,11 @@ def a_cancelled_task_is_revived(patch: pytest.MonkeyPatch) -> None:
     def revive(task: Any, *_more: Any) -> e.TaskRevived:
         return e.TaskRevived(task.id, task.agent)
 
-    patch.setattr(agent_queue, "decide_revival", revive)
+    patch.setattr(revival, "decide_revival", revive)
 
 
 def a_new_life_needs_no_room(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(agent_queue, "why_full", nothing)
+    patch.setattr(revival, "why_full", nothing)
 
 
 def a_log_has_no_end(patch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,7 @@ from rota.domain.intake import Request, Usual
 from rota.domain.packed import spliced
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
-from rota.domain.task import IN_FLIGHT, WAITING, TaskState
-from rota.errors import InvalidRequest
+from rota.domain.task import WAITING, TaskState
 from rota.http.dialects.models import AutoMechanicaBody
 from rota.http.failures import answer_failed
 from rota.http.models import moment_us
@@ -62,7 +61,7 @@ def view(task: Task) -> dict[str, Any]:
     owner, expires_at = lease_of(task)
     return {
         "id": task.id,
-        "workflow_id": getattr(plan, "workflow", None),
+        "workflow_id": plan.workflow,
         "agent_name": task.agent,
         "task_type": task.action,
         "payload": spliced(task.params_json) if task.params_json is not None else None,
@@ -81,8 +80,7 @@ def view(task: Task) -> dict[str, Any]:
 
 def lease_of(task: Task) -> tuple[str | None, int]:
     """Say who holds a task, and until when; 0 if nobody does, or that is not known."""
-    worker: str | None = getattr(task, "worker", None)
-    return (worker, 0) if task.state in IN_FLIGHT else (None, 0)
+    return (task.worker, task.expires_at) if task.is_leased else (None, 0)
 
 
 def attempts_of(task: Task) -> int:
@@ -130,7 +128,8 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
 def _request(call: Call, body: AutoMechanicaBody) -> Request:
     """Give what a body asks for, by the document's defaults."""
     own = call.bridge.settings.defaults.retry
-    plan = Plan(not_before=moment_us(body.available_at)) if body.available_at else NO_PLAN
+    not_before = moment_us(body.available_at) if body.available_at else None
+    plan = Plan(not_before=not_before, workflow=body.workflow_id)
     return Request(
         body.agent_name,
         body.task_type,
@@ -140,21 +139,10 @@ def _request(call: Call, body: AutoMechanicaBody) -> Request:
         callback=body.callback_url or None,
         by=call.by,
         wanted_id=body.id,
-        plan=_in_workflow(plan, body.workflow_id),
+        plan=NO_PLAN if plan == NO_PLAN else plan,
         retries={"max_attempts": body.max_attempts} if body.max_attempts is not None else None,
         usual=Usual(retry=own.written()) if own is not None else USUAL,
     )
-
-
-def _in_workflow(plan: Plan, workflow_id: str | None) -> Plan:
-    """Put a task into a workflow. Raises InvalidRequest where there are none."""
-    if workflow_id is None:
-        return plan
-    if "workflow" not in Plan._fields:
-        msg = "field 'workflow_id': there are no workflows here"
-        raise InvalidRequest(msg, details={"field": "workflow_id"})
-    joined: dict[str, Any] = {"workflow": workflow_id}
-    return plan._replace(**joined)
 
 
 async def submit(call: Call) -> Any:

@@ -14,13 +14,27 @@ from rota.http.submissions import keyed_batch, native_request
 
 if TYPE_CHECKING:
     from rota.actors.messages import BatchAdmitted
+    from rota.domain.intake import Request
     from rota.http.call import Call
+    from rota.http.models import WorkflowBody
 
 
 async def submit(call: Call) -> Any:
     """POST /v1/batches."""
     raw = await call.parsed()
     body = call.validate(BatchBody, raw)
+    requests = await read_items(call, body)
+    batch = BatchRequest(requests, "native", body.parallelism, body.callbackUrl or None, call.by)
+    admitted = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
+    answer = {"batchId": admitted.batch, "tasks": rows(admitted)}
+    answer["createdAt"] = rfc3339(admitted.created_at)
+    if admitted.known:
+        return call.json({**answer, admitted.known: True})
+    return call.json(answer, status=202)
+
+
+async def read_items(call: Call, body: BatchBody | WorkflowBody) -> tuple[Request, ...]:
+    """Read the tasks of a batch or workflow. Raises InvalidRequest or CallbackRefused."""
     edges = sum(len(item.dependsOn) for item in body.tasks)
     if edges > BATCH_EDGES_MAX:
         msg = f"the batch has {edges} dependencies; at most {BATCH_EDGES_MAX} are allowed"
@@ -36,15 +50,7 @@ async def submit(call: Call) -> Any:
             msg = f"missing required field '{field}', or 'agentId' for the whole batch"
             raise InvalidRequest(msg, details={"field": field})
         requests.append(native_request(item, agent, call.by))
-    batch = BatchRequest(
-        tuple(requests), "native", body.parallelism, body.callbackUrl or None, call.by
-    )
-    admitted = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
-    answer = {"batchId": admitted.batch, "tasks": rows(admitted)}
-    answer["createdAt"] = rfc3339(admitted.created_at)
-    if admitted.known:
-        return call.json({**answer, admitted.known: True})
-    return call.json(answer, status=202)
+    return tuple(requests)
 
 
 def rows(admitted: BatchAdmitted) -> Any:

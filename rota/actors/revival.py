@@ -1,0 +1,135 @@
+"""Revivals: what has to be known for one, and the facts that it makes.
+
+In: somebody's wish for a new life of a dead task, perhaps with other params, perhaps with the
+dependents that its failure cancelled. Out, all at once: `task_revived` for it and each dependent
+that can be, and `task_released` for one that has nothing to wait for. Each carries what has left
+memory. What of that a decision needs is read from the log before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.actors.messages import Revived, ReviveTask
+from rota.domain.admission import duplicate, why_full
+from rota.domain.attempts import decide_revival
+from rota.domain.batch import Batch
+from rota.domain.dead import decide_return, is_doomed
+from rota.domain.restoring import fields_of_batch, fields_of_task
+from rota.errors import Conflict, NotFound, QueueFull, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rota.actors.archive import Archive, Depth, Fetched
+    from rota.actors.journal import Journal
+    from rota.domain.events import Event, TaskRevived
+    from rota.domain.task import Task
+
+RESTORED_BYTES_MAX = 16 << 20
+"""So many bytes of what has left memory come back with one task."""
+
+
+class Revivals:
+    """Decides them, over one journal."""
+
+    def __init__(self, journal: Journal, archive: Archive) -> None:
+        self._journal = journal
+        self._archive = archive
+
+    def lacking(self, message: ReviveTask) -> tuple[list[str], Depth]:
+        """Name what has to be read first, and how much of each."""
+        archive, fetched = self._archive, message.fetched
+        wanted = (message.task, *message.dependents)
+        lacking = archive.lacking(wanted, fetched)
+        if lacking:
+            return lacking, "whole"
+        find = archive.finder(fetched)
+        tasks = [task for each in wanted if (task := find(each)) is not None]
+        return archive.lacking(self._around(tasks), fetched), "bare"
+
+    @staticmethod
+    def _around(tasks: Iterable[Task]) -> Iterator[str]:
+        """Name what tasks belong to, and what those that were cancelled depend on."""
+        for task in tasks:
+            plan = task.plan
+            if plan is not None:
+                yield from filter(None, (plan.batch, plan.workflow))
+                if is_doomed(task):
+                    yield from (plan.depends or {}).values()
+
+    def decide(self, message: ReviveTask) -> tuple[list[Event], Revived]:
+        """Give the facts of a revival, and what is answered. Raises a RequestError."""
+        find = self._archive.finder(message.fetched)
+        task = find(message.task)
+        if task is None:
+            raise NotFound("task not found", details={"taskId": message.task})
+        agents: list[str] = []
+        events = self._of(task, message, find, agents, {})
+        revived: dict[str, None] = {task.id: None}
+        refused: list[tuple[str, RequestError]] = []
+        left = RESTORED_BYTES_MAX
+        for each in message.dependents:
+            dependent = find(each)
+            if dependent is None or not is_doomed(dependent):
+                continue
+            left -= len(dependent.params_json or b"")
+            try:
+                if left < 0:
+                    msg = "too much comes back at once; revive this one by itself"
+                    raise QueueFull(msg, code="too_large", details={"taskId": each})
+                events += self._of(dependent, message, find, agents, revived)
+            except RequestError as error:
+                refused.append((each, error))
+            else:
+                revived[each] = None
+        return events, Revived(task.id, tuple(revived)[1:], tuple(refused))
+
+    def _of(
+        self,
+        task: Task,
+        message: ReviveTask,
+        find: Any,
+        agents: list[str],
+        revived: dict[str, None],
+    ) -> list[Event]:
+        """Give the facts of one of them; `agents` are those of the ones before, and grows."""
+        state, now = self._journal.state, self._journal.now()
+        flow = state.batches.flow(task.plan.workflow if task.plan is not None else None)
+        if flow is not None and flow.stopping is not None:
+            msg = f"workflow {flow.id} is being cancelled; try again when it has ended"
+            raise Conflict(msg, details={"taskId": task.id, "workflowId": flow.id})
+        event: TaskRevived
+        more: list[Event] = []
+        if revived or (message.is_any and is_doomed(task)):
+            event, *more = decide_return(task, find, now, revived)
+            if not revived and message.params is not None:
+                event = event._replace(params=message.params, edited=True)
+        else:
+            event = decide_revival(task, now, message.params)
+        other = state.keys.rival(task, now)
+        if other is not None:
+            raise duplicate(*other)
+        limits = state.control.limits
+        full = why_full(state.backlog, limits, (*agents, task.agent), task.dialect)
+        if full is not None:
+            raise QueueFull(full, details={"taskId": task.id})
+        agents.append(task.agent)
+        if task.id not in state.tasks.by_id:
+            event = self._with_all(event, task, message.fetched)
+        return [event, *more]
+
+    def _with_all(self, event: TaskRevived, task: Task, fetched: Fetched | None) -> TaskRevived:
+        """Write into a revival what has left memory: the task, and what it belongs to."""
+        plan = task.plan
+        return event._replace(
+            restored=fields_of_task(task),
+            restored_batch=self._gone(plan.batch if plan is not None else None, fetched),
+            restored_workflow=self._gone(plan.workflow if plan is not None else None, fetched),
+        )
+
+    def _gone(self, batch_id: str | None, fetched: Fetched | None) -> dict[str, Any] | None:
+        if batch_id is None or self._journal.state.batches.get(batch_id) is not None:
+            return None
+        found = self._archive.either(batch_id, fetched)
+        return fields_of_batch(found) if isinstance(found, Batch) else None

@@ -1,0 +1,112 @@
+"""Tasks that rota submits itself: what follows a success, and what a workflow escalates to.
+
+Each is recorded together with the fact that causes it, so there is exactly one of it, whatever
+crashes. A queue that is full does not refuse it: it was promised by what came before. If its params
+cannot be filled in it is born all the same and fails at once with `bad_params`, a dead letter that
+somebody can revive with better ones; the fact that caused it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.domain import events as e
+from rota.domain.admission import submitted
+from rota.domain.intake import Request, Rules, take_in
+from rota.domain.placeholders import AtHand
+from rota.domain.plan import Plan
+from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rota.domain.task import Task
+
+BAD_PARAMS = "bad_params"
+FOLLOW_DEPTH_MAX = 10
+"""So many tasks follow one another at most, should reloads of the rules make a circle."""
+
+
+class FollowUp(NamedTuple):
+    """The rule of a type: what follows each success of it."""
+
+    type: str
+    agent: str | None = None
+    params: dict[str, Any] | None = None
+    priority: int | None = None
+
+
+class Place(NamedTuple):
+    """What a new task needs from outside: an id, its place in the queue, the time."""
+
+    new_id: Callable[[], str]
+    waiting: int
+    now: int
+
+
+def decide_follow_up(
+    task: Task, event: e.TaskSucceeded, rules: Rules, place: Place
+) -> tuple[e.TaskSubmitted | e.TaskFailed, ...]:
+    """Give the task that follows a success, if its type has a rule for that."""
+    kind = rules.types.get(task.action)
+    if kind is None or kind.follow_up is None:
+        return ()
+    rule, plan = FollowUp(**kind.follow_up), task.plan
+    depth = (plan.follow_depth or 0 if plan is not None else 0) + 1
+    if depth > FOLLOW_DEPTH_MAX:
+        return ()
+    said = {
+        "result": event.result,
+        "task": {
+            "id": task.id,
+            "agent": task.agent,
+            "type": task.action,
+            "attempt": event.attempt,
+            "params": task.params or {},
+        },
+    }
+    workflow = plan.workflow if plan is not None else None
+    request = Request(
+        rule.agent or task.agent,
+        rule.type,
+        params=rule.params,
+        priority=rule.priority,
+        plan=Plan(workflow=workflow, follows=task.id, follow_depth=depth),
+    )
+    return decide_derived(request, said, rules, place)
+
+
+def decide_derived(
+    request: Request, said: Mapping[str, Any], rules: Rules, place: Place
+) -> tuple[e.TaskSubmitted | e.TaskFailed, ...]:
+    """Give a task of rota's own with what is `said` in its params, or one that fails for them."""
+    wrong = ""
+    try:
+        if request.params:
+            request = request._replace(params=AtHand(said).fill_in(request.params))
+    except InvalidRequest as error:
+        wrong = error.message
+    try:
+        command = take_in(request, rules, place.now)
+    except InvalidRequest as error:  # the rules of its type contradict each other
+        wrong = wrong or error.message
+        executor = rules.executor_for(request.action)
+        command = take_in(request._replace(executor=executor), Rules(), place.now)
+    event = submitted(command, place.new_id(), place.waiting + 1, at=place.now)
+    if not wrong:
+        return (event,)
+    return (event, e.TaskFailed(event.task, event.agent, 0, BAD_PARAMS, wrong))
+
+
+def circle_of(follows: Mapping[str, str]) -> list[str] | None:
+    """Give types that follow each other in a circle, or a row that is too long; None if none do.
+
+    `follows` names, for each type with a rule, the type that follows it.
+    """
+    for start in follows:
+        walked = [start]
+        while (after := follows.get(walked[-1])) is not None:
+            walked.append(after)
+            if after in walked[:-1] or len(walked) > FOLLOW_DEPTH_MAX + 1:
+                return walked
+    return None
