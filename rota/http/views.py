@@ -45,8 +45,7 @@ def native(task: Task) -> dict[str, Any]:
         view["assignedAt"] = rfc3339(task.assigned_at)
     if task.is_leased:
         view["workerId"] = task.worker
-        if task.expires_at:
-            view["leaseExpiresAt"] = rfc3339(task.expires_at)
+        view |= {"leaseExpiresAt": rfc3339(task.expires_at)} if task.expires_at else {}
     if task.interruptions:
         view["interruptions"] = task.interruptions
     if task.edited:
@@ -56,11 +55,15 @@ def native(task: Task) -> dict[str, Any]:
     if task.notes is not None and task.notes.progress is not None:
         view["progress"] = task.notes.progress
     if task.error is not None:
-        error: dict[str, Any] = {"code": task.error_code, "message": task.error}
-        if task.error_details:
-            error["details"] = task.error_details
-        view["error" if task.state in TERMINAL else "lastError"] = error
+        view["error" if task.state in TERMINAL else "lastError"] = _error(task)
     return view
+
+
+def _error(task: Task) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": task.error_code, "message": task.error}
+    if task.error_details:
+        error["details"] = task.error_details
+    return error
 
 
 def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
