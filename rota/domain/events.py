@@ -24,6 +24,8 @@ TypePaused = server.TypePaused
 TypeResumed = server.TypeResumed
 SchedulerPaused = server.SchedulerPaused
 SchedulerResumed = server.SchedulerResumed
+TokenCreated = server.TokenCreated
+TokenRevoked = server.TokenRevoked
 
 
 class BatchSubmitted(NamedTuple):
@@ -319,6 +321,8 @@ Event = (
     | TypeResumed
     | SchedulerPaused
     | SchedulerResumed
+    | TokenCreated
+    | TokenRevoked
     | BatchSubmitted
     | BatchRejected
     | RefusalsCounted
