@@ -347,6 +347,22 @@ class RotaClient:
         """Give the server's namespaces, and their states."""
         return self._get("/v1/namespaces")
 
+    def create_token(
+        self, name: str, role: str, agents: Iterable[str] = (), *, expires_ms: int | None = None
+    ) -> Json:
+        """Make a token; its secret is in this answer alone. Raises Conflict."""
+        body = {"name": name, "role": role, "agents": list(agents)}
+        more = {} if expires_ms is None else {"expiresInMs": expires_ms}
+        return self._post("/v1/tokens", {**body, **more})
+
+    def tokens(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
+        """Give a page of tokens, by name, without their secrets."""
+        return self._get("/v1/tokens", limit=limit, cursor=cursor)
+
+    def revoke_token(self, name: str) -> Json:
+        """Revoke a token, at once. Raises NotFound."""
+        return self._http.ask("DELETE", path_of("tokens", name))
+
     def health(self) -> Json:
         """Give what the server says of its health."""
         return self._get("/health")

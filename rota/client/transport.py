@@ -7,6 +7,8 @@ the server, with its code, status and details. Nothing is ever sent twice.
 from __future__ import annotations
 
 import http.client
+import os
+import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -82,7 +84,7 @@ class Transport:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             msg = f"{url!r} is not the address of a server"
             raise InvalidRequest(msg, hint=f"write it like {DEFAULT_URL}")
-        self._secure = parts.scheme == "https"
+        self._tls = _trust() if parts.scheme == "https" else None
         self._host = parts.hostname
         self._prefix = parts.path
 
@@ -140,8 +142,11 @@ class Transport:
             connection.close()
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(self._host, self._port, timeout=timeout_s)
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=timeout_s, context=self._tls
+        )
 
     def _path(self, path: str, query: Json | None) -> str:
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
@@ -178,3 +183,19 @@ class Transport:
         error.status = status
         error.retryable = bool(body.get("retryable"))
         return error
+
+
+def _trust() -> ssl.SSLContext:
+    """Trust the certificates of the system, and those in the file that ROTA_CA names.
+
+    Raises InvalidRequest if that cannot be used.
+    """
+    made = ssl.create_default_context()
+    path = os.environ.get("ROTA_CA")
+    if path:
+        try:
+            made.load_verify_locations(path)
+        except OSError as error:  # an SSLError is one
+            msg = f"ROTA_CA: {path} cannot be used: {error.strerror or error}"
+            raise InvalidRequest(msg, hint="name a PEM file of certificates") from None
+    return made
