@@ -215,6 +215,12 @@ class Server:
         self.shard = self._namespaces[0].shard
         bridges = {each.name: each.bridge for each in self._namespaces}
         self.app = App(bridges, self.settings, self.config_path)
+        for namespace in self._namespaces:
+            for name in sorted(self.app.access.names & namespace.shard.state.tokens.by_name.keys()):
+                said = (
+                    "token %s is in the configuration and in the log: what is by it may be either's"
+                )
+                logger.warning(said, name)
 
     def _check_guarded(self) -> None:
         """Refuse to listen beyond loopback if nobody has a token that is good. Raises ConfigError.

@@ -114,6 +114,15 @@ def test_tokens_survive_a_restart_and_so_does_a_revocation(guarded: Guarded) -> 
     assert unknown(guarded.rota.request("GET", WORK, headers=bearer(gone)))
 
 
+def test_a_name_that_the_configuration_takes_later_is_told(serve: Servers) -> None:
+    guarded = Guarded(serve)
+    secret = guarded.make("late", "audit")
+    guarded.rota.config["server"]["tokens"]["late"] = "late-token-" + "l" * 20
+    guarded.rota.restart()
+    assert any("token late is in the configuration" in line for line in guarded.rota.log.lines)
+    assert guarded.rota.request("GET", WORK, headers=bearer(secret)).status == 200
+
+
 # -- the first one -------------------------------------------------------------------------------
 
 
