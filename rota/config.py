@@ -64,9 +64,17 @@ RESULT_BYTES_MAX = 1 << 20
 ERROR_CHARS_MAX = 2000
 STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
+TOKEN_MS_MAX = 10 * 366 * 24 * 3600 * 1000
 PINCHTAB_DEADLINE_S = 60
 FOLLOW_UP_NAMES = ("result", "task")
 """What the placeholders in the params of a follow-up may begin with."""
+
+
+class TlsSettings(Section):
+    """Serves HTTPS with a certificate, both in PEM files; SIGHUP has them read again."""
+
+    cert: Annotated[str, Field(min_length=1)]
+    key: Annotated[str, Field(min_length=1)]
 
 
 class ServerSettings(Section):
@@ -85,6 +93,7 @@ class ServerSettings(Section):
     snapshot_every_events: Annotated[int, Field(ge=100)] = 100_000
     allow_network_fs: bool = False
     on_event: tuple[str, ...] = ()
+    tls: TlsSettings | None = None
 
 
 class RetrySettings(BaseModel):

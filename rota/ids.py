@@ -71,3 +71,8 @@ def uuid(now_us: int) -> str:
 
 def request_id() -> str:
     return "req_" + _draw().hex()
+
+
+def token_secret() -> str:
+    """Draw a token of 256 bits, which says whose it is."""
+    return f"rota_{secrets.token_urlsafe(32)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.actors.host import AsyncioHost, ThreadLine
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from rota.executors.guard import CallbackGuard
 
 SETTLED_S = 30.0
+LOG_FILE = "data.mdb"
+
+
+def has_log(settings: Settings) -> bool:
+    """Whether there is a log already in a namespace's folder."""
+    return (Path(settings.server.data_dir) / LOG_FILE).exists()
 
 
 class OpenNamespace:
@@ -39,6 +46,8 @@ class OpenNamespace:
     shard: Shard
     bridge: Bridge
     is_started = False
+    has_token = False
+    """Whether its log has a token that is good, when it was folded."""
     failure: LogError | None = None
     """Why it is closed for good, if it is."""
 
@@ -64,7 +73,7 @@ class OpenNamespace:
                 error.message = f"namespace {self.name}: {error.message}"
             raise
 
-    def start(
+    def fold(
         self,
         clock: Clock,
         guard: CallbackGuard,
@@ -72,7 +81,7 @@ class OpenNamespace:
         lost: Callable[[OpenNamespace], None],
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Fold the log and start the actors. Raises a RotaError."""
+        """Fold the log; nothing begins before `start`. Raises a RotaError."""
         s = self.settings
         more = {} if self.name == DEFAULT else {str(HEADER): self.name}
         sender = CallbackSender(
@@ -108,8 +117,15 @@ class OpenNamespace:
         self.shard.failover.folded = gc.freeze
         with self._named():
             total = self.log.head().seq
-            self.shard.start(None if progress is None else lambda seq: progress(seq, total))
-        self.bridge = Bridge(self.shard, s, guard)
+            self.bridge = Bridge(self.shard, s, guard)
+            state = self.shard.fold(None if progress is None else lambda seq: progress(seq, total))
+        now, tokens = clock.now_us(), state.tokens.by_name.values()
+        self.has_token = any(token.is_live(now) for token in tokens)
+
+    def start(self) -> None:
+        """Start the actors over what was folded. Raises a RotaError."""
+        with self._named():
+            self.shard.start()
         self.is_started = True
 
     async def finish(self) -> None:

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from rota.domain.plan import TIMEOUT_MS_MAX
+from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
 
@@ -115,6 +116,10 @@ def folder_of(name: str, data_dir: str | Path, own: str | None = None) -> Path:
 
 def check_tokens(common: dict[str, str], namespaces: dict[str, NamespaceSettings]) -> None:
     """See that a token says who it is, and where it may go. Raises ValueError."""
+    for name in (*common, *(name for each in namespaces.values() for name in each.tokens)):
+        if name in RESERVED:
+            msg = f"tokens.{name}: this is what rota calls callers itself; give it another name"
+            raise ValueError(msg)
     seen = {secret: f"server.tokens.{name}" for name, secret in common.items()}
     for namespace, settings in namespaces.items():
         for name, secret in settings.tokens.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import signal
 import socket
@@ -24,9 +23,11 @@ from rota.actors.timekeeper import LOOK_S
 from rota.clock import SystemClock
 from rota.errors import ConfigError, RotaError
 from rota.executors.guard import CallbackGuard
+from rota.http.access import is_loopback
 from rota.http.app import App
 from rota.http.event_hooks import EventHandlers, Turn, load_handler
-from rota.namespaces import OpenNamespace
+from rota.http.tls import Tls, TlsSite
+from rota.namespaces import OpenNamespace, has_log
 from rota.sections import DEFAULT
 
 if TYPE_CHECKING:
@@ -56,23 +57,40 @@ def check_exposed(settings: Settings) -> None:
 
 
 def exposures(settings: Settings) -> Iterator[ConfigError]:
-    """Say what lets in whom it should not."""
-    server = settings.server
-    try:
-        is_local = ipaddress.ip_address(server.host).is_loopback
-    except ValueError:
-        is_local = server.host == "localhost"
-    tokens = {f"server.tokens.{name}": token for name, token in server.tokens.items()}
-    for namespace, own in settings.namespaces.items():
-        where = f"namespaces.{namespace}.tokens"
-        tokens |= {f"{where}.{name}": token for name, token in own.tokens.items()}
-    if not is_local and not tokens:
-        msg = f"listening on {server.host} would let anybody in"
-        yield ConfigError(msg, hint='set [server.tokens], such as ops = "a long secret"')
+    """Say what lets in whom it should not; tokens in a log that is there are looked at later."""
+    server, tokens = settings.server, _tokens(settings)
+    if not is_loopback(server.host) and not tokens and not _has_log(settings):
+        yield _exposed(settings)
     for name, token in tokens.items():
         if len(token) < 16:
             msg = f"{name} is shorter than 16 characters"
             yield ConfigError(msg, hint="`openssl rand -hex 24` makes a good one")
+
+
+def _tokens(settings: Settings) -> dict[str, str]:
+    """Give the tokens of the configuration, by where they are in it."""
+    tokens = {f"server.tokens.{name}": token for name, token in settings.server.tokens.items()}
+    for namespace, own in settings.namespaces.items():
+        where = f"namespaces.{namespace}.tokens"
+        tokens |= {f"{where}.{name}": token for name, token in own.tokens.items()}
+    return tokens
+
+
+def _has_log(settings: Settings) -> bool:
+    return any(has_log(settings.of_namespace(name)) for name in _names(settings))
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((DEFAULT, *settings.namespaces)))
+
+
+def _exposed(settings: Settings) -> ConfigError:
+    server = settings.server
+    make = f"rota token create --data-dir {server.data_dir} --name ops --role admin"
+    return ConfigError(
+        f"listening on {server.host} would let anybody in: there are no tokens",
+        hint=f'`{make}` makes one; or set [server.tokens], such as ops = "a long secret"',
+    )
 
 
 def shared_folders(settings: Settings) -> Iterator[ConfigError]:
@@ -81,7 +99,7 @@ def shared_folders(settings: Settings) -> Iterator[ConfigError]:
     Those in `namespaces/` of the default's are where they belong.
     """
     folders: dict[str, Path] = {}
-    for name in dict.fromkeys((DEFAULT, *settings.namespaces)):
+    for name in _names(settings):
         folder = Path(settings.of_namespace(name).server.data_dir).resolve()
         for other, taken in folders.items():
             if folder == taken:
@@ -115,6 +133,8 @@ class Server:
         self.port = settings.server.port
         self._clock = clock
         self.failure: LogError | None = None
+        tls = settings.server.tls
+        self._tls = Tls(tls) if tls is not None else None
         self._handlers = [load_handler(path) for path in settings.server.on_event]
         self._stop = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
@@ -138,7 +158,7 @@ class Server:
             raise
         self._http = web.ServerRunner(self.app.listener(), shutdown_timeout=2.0)
         await self._http.setup()
-        self._site = web.SockSite(self._http, listener, backlog=BACKLOG)
+        self._site = self._site_on(listener)
         await self._site.start()
         self.port = listener.getsockname()[1]
         self._run_beside(self._look_at_clock())
@@ -149,6 +169,11 @@ class Server:
                 self._run_beside(handlers.run())
         if self.config_path is not None:
             self._run_beside(self._watch(self.config_path))
+
+    def _site_on(self, listener: socket.socket) -> web.SockSite:
+        if self._tls is None:
+            return web.SockSite(self._http, listener, backlog=BACKLOG)
+        return TlsSite(self._http, listener, ssl_context=self._tls.context, backlog=BACKLOG)
 
     async def _bind(self) -> socket.socket:
         """Take the address first: who cannot listen must not touch the log."""
@@ -176,7 +201,10 @@ class Server:
             for name, settings in self._apart():
                 self._namespaces.append(OpenNamespace(name, settings))
             for namespace in self._namespaces:
-                namespace.start(clock, self._guard, lost=self._lost, progress=progress)
+                namespace.fold(clock, self._guard, lost=self._lost, progress=progress)
+            self._check_guarded()
+            for namespace in self._namespaces:
+                namespace.start()
         except BaseException:
             await self._close()
             raise
@@ -187,12 +215,28 @@ class Server:
         self.shard = self._namespaces[0].shard
         bridges = {each.name: each.bridge for each in self._namespaces}
         self.app = App(bridges, self.settings, self.config_path)
+        for namespace in self._namespaces:
+            for name in sorted(self.app.access.names & namespace.shard.state.tokens.by_name.keys()):
+                said = (
+                    "token %s is in the configuration and in the log: what is by it may be either's"
+                )
+                logger.warning(said, name)
+
+    def _check_guarded(self) -> None:
+        """Refuse to listen beyond loopback if nobody has a token that is good. Raises ConfigError.
+
+        Nothing has begun yet: no task was put back, and none is given to anybody.
+        """
+        if is_loopback(self.settings.server.host) or _tokens(self.settings):
+            return
+        if not any(each.has_token for each in self._namespaces):
+            raise _exposed(self.settings)
 
     def _apart(self) -> Iterator[tuple[str, Settings]]:
         """Give the namespaces and their settings. Raises ConfigError if two share a folder."""
         for problem in shared_folders(self.settings):
             raise problem
-        for name in dict.fromkeys((DEFAULT, *self.settings.namespaces)):
+        for name in _names(self.settings):
             yield name, self.settings.of_namespace(name)
 
     async def run(
@@ -264,6 +308,16 @@ class Server:
 
     def _reload_soon(self) -> None:
         self._run_beside(self._reload("sighup"))
+        if self._tls is not None:
+            self._run_beside(self._reload_certificate(self._tls))
+
+    async def _reload_certificate(self, tls: Tls) -> None:
+        try:
+            await tls.reload()
+        except ConfigError as error:
+            logger.error("the certificate was not reloaded, the old one stays: %s", error)  # noqa: TRY400
+        else:
+            logger.warning("reloaded the certificate; new connections are served with it")
 
     def _run_beside(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what)

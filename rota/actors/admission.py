@@ -1,11 +1,12 @@
 """Admission: who may enter, and what the limits are.
 
-In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
+In: submissions, batches, changes of the limits and tokens. Out: `task_submitted`, `task_rejected`,
 `batch_submitted`, `workflow_submitted`, `batch_rejected`, `refusals_counted` for those beyond a
-rate, `batch_finished`, `config_changed`, and `task_cancelled` for what is replaced, cancelled with
-its batch, or doomed as it comes in. Keeps that only waiting tasks count toward the caps, that one
-key never makes two tasks, and that no cycle of dependencies exists. What a message depends on that
-has left memory is read from the log first; the message comes again with it.
+rate, `batch_finished`, `config_changed`, `token_created`, `token_revoked`, and `task_cancelled` for
+what is replaced, cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks
+count toward the caps, that one key never makes two tasks, and that no cycle of dependencies exists.
+What a message depends on that has left memory is read from the log first; the message comes again
+with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors import messages as m
 from rota.actors.foresight import Foresight
 from rota.actors.runtime import CooperativeActor
+from rota.actors.tokens import create_token, revoke_token
 from rota.domain import admission as decide
 from rota.domain import events as e
 from rota.domain.admission import decide_submission
@@ -96,6 +98,10 @@ class AdmissionActor(CooperativeActor):
             self._answer(message.reply, lambda: self._cancel_batch(message))
         elif kind is m.ChangeLimits:
             self._change_limits(message)
+        elif kind is m.CreateToken:
+            self._answer(message.reply, lambda: create_token(self._journal, message))
+        elif kind is m.RevokeToken:
+            self._answer(message.reply, lambda: revoke_token(self._journal, message))
         elif kind is m.CountRefusals or kind is m.LookAgain:
             self._count_refusals()
 

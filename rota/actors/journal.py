@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.events import Record
+from rota.domain.tokens import ROTA
 from rota.errors import StorageUnavailable
 from rota.eventlog import chain, codec
 from rota.eventlog.crash_points import reach
@@ -88,12 +89,13 @@ class Journal:
             raise self.failure
 
     def record(
-        self, *events: Event, by: str = "", cause: int = 0, at: int | None = None
+        self, *events: Event, by: str = ROTA, cause: int = 0, at: int | None = None
     ) -> Record[Event]:
         """Make the events facts, in this order; give the last.
 
         All of them or none: StorageUnavailable and NotWritable are raised before the first. `at` is
-        the `now` that they were decided at, where they say when something is due.
+        the `now` that they were decided at, where they say when something is due. What nobody else
+        asked for is by rota itself.
         """
         self.check_open()
         at = self.now() if at is None else at

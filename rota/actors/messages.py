@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.lending import Wants
     from rota.domain.task import Lane
+    from rota.domain.tokens import NewToken
     from rota.errors import RotaError
     from rota.executors.port import Note
 
@@ -116,6 +117,23 @@ class ChangeLimits(NamedTuple):
     by: str
     reply: Reply
     rules: Rules | None = None
+
+
+class CreateToken(NamedTuple):
+    """Make a token; names that are `taken` elsewhere it may not have. The reply is its fact."""
+
+    wanted: NewToken
+    taken: frozenset[str]
+    by: str
+    reply: Reply
+
+
+class RevokeToken(NamedTuple):
+    """Take a token back; the reply is its name."""
+
+    name: str
+    by: str
+    reply: Reply
 
 
 # -- to a QueueActor

@@ -95,6 +95,7 @@ class Shard:
             log, host, show=self._show, resume=self._resume, give_up=self._lost, name=name
         )
         self.stopping = False
+        self._folded: tuple[State, Head] | None = None
         self._said = f"namespace {name}: " if name else ""
         self.timekeeper = Timekeeper(host.clock)
         self.ids = NewIds(new_id)
@@ -127,9 +128,17 @@ class Shard:
 
     # -- starting ----------------------------------------------------------------------------
 
+    def fold(self, progress: Callable[[int], None] | None = None) -> State:
+        """Fold the log, and give the state to go on from: nothing begins yet. Raises a LogError."""
+        self._folded = rebuild_whole(self.log, progress=progress)
+        return self._folded[0]
+
     def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Fold the log, become its writer, and go on where it ends. Raises a LogError."""
-        state, head = rebuild_whole(self.log, progress=progress)
+        if self._folded is None:
+            self.fold(progress)
+        assert self._folded is not None
+        (state, head), self._folded = self._folded, None
         self._line = self._make_line(self.log, self.log.claim(), self._reported)
         self._wire(state, head)
         self._go_on()

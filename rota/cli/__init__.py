@@ -41,6 +41,7 @@ COMMANDS = {
     "types": "figures",
     "stats": "figures",
     "namespaces": "namespaces",
+    "token": "tokens",
     "events": "events",
     "replay": "audit",
     "verify": "audit",

@@ -118,14 +118,14 @@ class Voice:
         else:
             click.echo(message)
 
-    def announce(self, settings: Settings, port: int) -> None:
+    def announce(self, settings: Settings, port: int, *, wants_token: bool) -> None:
         if self.as_json:
-            address = _address(settings.server.host, port)
+            address = _address(settings, settings.server.host, port)
             logs.say(
                 f"rota {__version__} listening on {address}; data in {settings.server.data_dir}"
             )
         else:
-            click.echo(announcement(settings, port))
+            click.echo(announcement(settings, port, wants_token=wants_token))
 
     def complain(self, message: str, hint: str) -> None:
         if self.as_json:
@@ -218,7 +218,7 @@ async def _serve(settings: Settings, config_path: Path | None, voice: Voice) -> 
             signal.signal(signal.SIGINT, voice.cut_off)
 
     def ready() -> None:
-        voice.announce(settings, server.port)
+        voice.announce(settings, server.port, wants_token=not server.app.access.is_open())
         for name, shard in server.namespaces().items():
             paused = shard.state.control.stopped
             if paused is not None:
@@ -239,17 +239,17 @@ def _leave(number: int, frame: Any) -> None:
     raise SystemExit(0)
 
 
-def announcement(settings: Settings, port: int) -> str:
+def announcement(settings: Settings, port: int, *, wants_token: bool = False) -> str:
     """Say where it listens, what to type first, and where the data lie."""
     server = settings.server
     path = "/tasks" if settings.scheduler.enabled else "/v1/tasks"
-    token = ' \\\n    -H "Authorization: Bearer $ROTA_TOKEN"' if server.tokens else ""
+    token = ' \\\n    -H "Authorization: Bearer $ROTA_TOKEN"' if wants_token else ""
     try_at = EVERYWHERE.get(server.host, server.host)
     return (
-        f"rota {__version__} listening on {_address(server.host, port)}\n"
-        f"  try:   curl -X POST {_address(try_at, port)}{path}{token} \\\n"
+        f"rota {__version__} listening on {_address(settings, server.host, port)}\n"
+        f"  try:   curl -X POST {_address(settings, try_at, port)}{path}{token} \\\n"
         f"    -H 'Content-Type: application/json' -d '{EXAMPLE}'\n"
-        f"  docs:  {_address(try_at, port)}/docs\n"
+        f"  docs:  {_address(settings, try_at, port)}/docs\n"
         f"  data:  {clean(Path(server.data_dir).resolve())}" + _beside(settings)
     )
 
@@ -260,8 +260,9 @@ def _beside(settings: Settings) -> str:
     return f"\n  namespaces:  {', '.join((DEFAULT, *names))}" if names else ""
 
 
-def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _address(settings: Settings, host: str, port: int) -> str:
+    scheme = "http" if settings.server.tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def not_listening(settings: Settings, error: OSError) -> ConfigError:

@@ -29,6 +29,9 @@ HINTS = {
     "id_taken": "`rota get {taskId}` shows it; or give another --id",
     "idempotency_conflict": "use another idempotency key, or repeat exactly what was sent with it; "
     "a moment like +5m differs each time, --delay does not",
+    "admin_first": "`rota token create --name NAME --role admin` makes that one",
+    "forbidden": "give another --token; `rota token list` shows what each may do",
+    "name_taken": "give another --name; or revoke that one, with `rota token revoke {name}`",
     "namespace_forbidden": "leave out --namespace and ROTA_NAMESPACE, or give another --token",
     "namespace_not_found": "`rota namespaces --namespace default` lists them",
     "missing_dependency": "submit {taskId} first, or wait for it with --on-missing wait",
@@ -38,6 +41,7 @@ HINTS = {
 HINTS_BY_MESSAGE = {
     "task not found": "`rota list` shows the tasks of the last minutes; for a batch, "
     "`rota batch get ID`",
+    "token not found": "`rota token list` shows them",
     "batch not found": "give the id that `rota batch submit` printed",
     "the batch is already finished": "`rota batch get {batchId}` shows it",
 }

@@ -32,6 +32,7 @@ MEANINGS = {
     "server.mapBytes": "address space of the log, not disk; it grows when it must",
     "server.snapshotEveryEvents": "how often the state is saved, for a quick start",
     "server.allowNetworkFs": "let the folder lie on a network file system, at your own risk",
+    "server.tls": "serve HTTPS with `cert` and `key`, two PEM files; SIGHUP has them read again",
     "server.onEvent": "functions that hear of every fact, as package.module:function",
     "scheduler.enabled": "take PinchTab's tasks; BrowserOS's are taken either way",
     "scheduler.strategy": "whose turn it is between agents",

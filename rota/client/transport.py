@@ -119,14 +119,19 @@ class Transport:
         return {**self.headers, "Accept": "text/event-stream", **last}
 
     def tls(self, ca_file: str | None) -> ssl.SSLContext | None:
-        """Give what an https address is judged by: the machine's authorities, or a file's."""
+        """Give what an https address is judged by: the machine's authorities, and a file's."""
         if not self.is_secure:
             return None
-        try:
-            return ssl.create_default_context(cafile=ca_file or os.environ.get("ROTA_CA_FILE"))
-        except OSError as error:
-            msg = f"the authorities of {self.url} cannot be read: {error}"
-            raise InvalidRequest(msg, hint="check ca_file or ROTA_CA_FILE") from error
+        made = ssl.create_default_context()
+        path = ca_file or os.environ.get("ROTA_CA")
+        if path:
+            try:
+                made.load_verify_locations(path)
+            except OSError as error:  # an SSLError is one
+                said = "ca_file" if ca_file else "ROTA_CA"
+                msg = f"{said}: {path} cannot be used: {error.strerror or error}"
+                raise InvalidRequest(msg, hint="name a PEM file of certificates") from None
+        return made
 
     def answer(self, status: int, raw: bytes) -> Json:
         """Read an answer. Raises the error that a refusal stands for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rota.domain.plan import NO_PLAN, Plan
+from rota.domain.tokens import ROTA
 
 INFLIGHT_LIMIT = "inflight"
 AGENT_LIMIT = "agent:"
@@ -49,7 +50,7 @@ class SubmitTask(NamedTuple):
     deadline: int | None = None
     timeout_ms: int | None = None
     on_interrupt: str | None = None
-    by: str = ""
+    by: str = ROTA
     wanted_id: str | None = None
     depends: tuple[str | int, ...] = ()
     on_missing: str = "wait"
@@ -74,7 +75,7 @@ class SubmitBatch(NamedTuple):
     dialect: str = "native"
     parallelism: int | None = None
     callback: str | None = None
-    by: str = ""
+    by: str = ROTA
     idempotency: str | None = None
     digest: str | None = None
     flow: Flow | None = None

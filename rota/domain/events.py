@@ -25,6 +25,8 @@ TypePaused = server.TypePaused
 TypeResumed = server.TypeResumed
 SchedulerPaused = server.SchedulerPaused
 SchedulerResumed = server.SchedulerResumed
+TokenCreated = server.TokenCreated
+TokenRevoked = server.TokenRevoked
 
 
 WorkflowSubmitted = flows.WorkflowSubmitted
@@ -372,6 +374,8 @@ Event = (
     | TypeResumed
     | SchedulerPaused
     | SchedulerResumed
+    | TokenCreated
+    | TokenRevoked
     | BatchSubmitted
     | BatchRejected
     | RefusalsCounted

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rota.domain.commands import PULL, Dedup, Flow, SubmitBatch, SubmitTask
 from rota.domain.plan import DEADLINE_S_MAX, NO_PLAN, TIMEOUT_MS_MAX, Plan
 from rota.domain.retry import RetryPolicy
+from rota.domain.tokens import ROTA
 from rota.errors import InvalidRequest
 
 BUILTIN = "builtin"
@@ -127,7 +128,7 @@ class Request(NamedTuple):
     deadline: int | None = None
     timeout_ms: int | None = None
     on_interrupt: str | None = None
-    by: str = ""
+    by: str = ROTA
     wanted_id: str | None = None
     depends: tuple[str | int, ...] = ()
     on_missing: str = "wait"
@@ -154,7 +155,7 @@ class BatchRequest(NamedTuple):
     dialect: str = "native"
     parallelism: int | None = None
     callback: str | None = None
-    by: str = ""
+    by: str = ROTA
     idempotency: str | None = None
     digest: str | None = None
     flow: Flow | None = None

@@ -1,4 +1,4 @@
-"""The facts about a server and what people set: starts, limits, faults, its clock, pauses.
+"""The facts about a server and what people set: starts, limits, faults, its clock, pauses, tokens.
 
 They are named among the others in events.py, which is what everybody imports.
 """
@@ -97,3 +97,22 @@ class SchedulerPaused(NamedTuple):
 
 class SchedulerResumed(NamedTuple):
     """Tasks may be dispatched again."""
+
+
+class TokenCreated(NamedTuple):
+    """A token was made; `hash` is that of its secret, which nobody keeps.
+
+    `agents` are those that it is for, with `*` all of them; None where the role is not limited.
+    """
+
+    name: str
+    role: str
+    hash: str
+    agents: list[str] | None = None
+    expires_at: int | None = None
+
+
+class TokenRevoked(NamedTuple):
+    """The token is good for nothing any more."""
+
+    name: str

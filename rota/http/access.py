@@ -1,47 +1,88 @@
-"""Who may ask: by origin, by host, by token; and for which namespace a token is good."""
+"""Who may ask: by origin, by host, by token; for which namespace, for what, and for which agents.
+
+Tokens of the configuration are an administrator's. Those that were made at run time are in a
+namespace's log: they are good there alone, and may do what their role may. This is the one place
+that compares a role with what a route needs. As long as there has never been a token, whoever
+reaches the loopback may do everything.
+"""
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.domain.tokens import ADMIN, LOCAL, ROLES, SCOPED, hash_of
+from rota.errors import StorageUnavailable
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aiohttp.web_request import BaseRequest
 
     from rota.config import Settings
+    from rota.http.namespaces import Namespaces
     from rota.http.routes import Route
 
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
+_IN_QUERY = ("token", "access_token")
+TOKEN_BYTES_MAX = 1000
 
 
 class Caller(NamedTuple):
-    """Who asks, and the namespace that their token is bound to; empty if there is none."""
+    """Who asks, and the namespace that their token is bound to; empty if there is none.
+
+    `agents` is None if it is all of them. `token` is the hash of one that may be revoked.
+    """
 
     name: str
     namespace: str = ""
+    role: str = ADMIN
+    agents: frozenset[str] | None = None
+    token: str = ""
+
+    def check_agents(self, agents: Iterable[str]) -> None:
+        """Refuse what is for agents that the caller does not speak for. Raises HttpProblem.
+
+        Whether there are such agents is not said.
+        """
+        if self.agents is not None and not self.agents.issuperset(agents):
+            raise HttpProblem(403, "forbidden", "this token is not for this agent")
 
 
-NOBODY = Caller("")
+NOBODY = Caller(LOCAL)
 
 
 class Access:
     """The rules of one server."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._own_host = f"{settings.server.host}:{settings.server.port}"
-        self._tokens = [
-            (token.encode(), Caller(name)) for name, token in settings.server.tokens.items()
-        ]
+    def __init__(self, settings: Settings, namespaces: Namespaces) -> None:
+        """Know the tokens of the settings, and look others up in the namespaces' logs."""
+        server = settings.server
+        self._own_host = f"{server.host}:{server.port}"
+        self._namespaces = namespaces
+        self._tokens = [(token.encode(), Caller(name)) for name, token in server.tokens.items()]
         for namespace, own in settings.namespaces.items():
             self._tokens += [
                 (token.encode(), Caller(name, namespace)) for name, token in own.tokens.items()
             ]
+        self.names = frozenset(caller.name for _, caller in self._tokens)
+        """The tokens that the configuration names."""
+        self._is_closed = bool(self._tokens) or not is_loopback(server.host)
+
+    def is_open(self) -> bool:
+        """Whether no token is wanted: there has never been one, and only the loopback listens."""
+        if self._is_closed:
+            return False
+        with suppress(StorageUnavailable):  # there was none before, and nothing is shown just now
+            self._is_closed = any(each.passes.changes for each in self._namespaces)
+        return not self._is_closed
 
     def admit(self, request: BaseRequest, route: Route, namespace: str = "") -> Caller:
-        """Say who is asking. Raises HttpProblem.
+        """Say who is asking. Raises HttpProblem, or StorageUnavailable if it cannot be told.
 
         What is public needs no token, unless it is asked of the `namespace` that is named.
         """
@@ -49,7 +90,8 @@ class Access:
         origin = headers.get("Origin")
         if origin is not None and not _is_own(origin, headers.get("Host")):
             raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
-        if not self._tokens:
+        _check_query(request)
+        if self.is_open():
             host = headers.get("Host", "localhost")
             if not _LOOPBACK.fullmatch(host) and host != self._own_host:
                 msg = "without tokens rota answers only under its own name"
@@ -57,18 +99,69 @@ class Access:
             return NOBODY
         if route.public and not namespace:
             return NOBODY
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        caller = self._known(headers.get("Authorization"))
+        if caller.namespace and route.is_for_all and len(self._namespaces) > 1:
+            msg = f"this token is for namespace '{caller.namespace}' alone, and this"
+            raise HttpProblem(403, "namespace_forbidden", f"{msg} is the operators'")
+        if not route.public and route.needs not in ROLES[caller.role]:
+            raise HttpProblem(403, "forbidden", f"a token of role '{caller.role}' may not do this")
+        return caller
+
+    def _known(self, header: str | None) -> Caller:
+        """Give whose token it is. Raises HttpProblem, alike for all that are not good."""
+        if header is None:
+            raise HttpProblem(401, "unauthorized", "send Authorization: Bearer TOKEN")
+        scheme, _, token = header.partition(" ")
         if scheme.lower() == "bearer":
             given = token.strip().encode(errors="replace")
             for known, caller in self._tokens:
                 if hmac.compare_digest(given, known):
-                    if route.is_for_all and caller.namespace:
-                        msg = f"this token is for namespace '{caller.namespace}' alone, and this"
-                        raise HttpProblem(403, "namespace_forbidden", f"{msg} is the operators'")
                     return caller
-        if "Authorization" in headers:
-            raise HttpProblem(401, "unauthorized", "this token is not known here")
-        raise HttpProblem(401, "unauthorized", "send Authorization: Bearer TOKEN")
+            found = self._found(given)
+            if found is not None:
+                return found
+        raise unwelcome()
+
+    def _found(self, given: bytes) -> Caller | None:
+        """Look a secret up in the logs. Raises StorageUnavailable if one cannot be looked at."""
+        if not given or len(given) > TOKEN_BYTES_MAX:
+            return None
+        digest = hash_of(given)
+        failure: StorageUnavailable | None = None
+        for namespace in self._namespaces:
+            try:
+                token = namespace.passes.find(digest)
+            except StorageUnavailable as error:
+                failure = error
+                continue
+            if token is not None:
+                agents = token.agents if token.role in SCOPED else None
+                return Caller(token.name, namespace.name, token.role, agents, digest)
+        if failure is not None:
+            raise failure
+        return None
+
+
+def unwelcome() -> HttpProblem:
+    """Say that a token is not good: whether it was never known, is revoked or has expired."""
+    return HttpProblem(401, "unauthorized", "this token is not known here")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_query(request: BaseRequest) -> None:
+    """Refuse a token in a URL, which ends up in logs and histories. Raises HttpProblem."""
+    query = request.raw_path.partition("?")[2]
+    if not query or ("token" not in query.lower() and "%" not in query):
+        return
+    if any(name.lower() in _IN_QUERY for name in request.query):
+        msg = "a token in a URL is not accepted: send Authorization: Bearer TOKEN; and as URLs are"
+        raise HttpProblem(401, "unauthorized", f"{msg} kept in logs, revoke this one")
 
 
 def _is_own(origin: str, host: str | None) -> bool:

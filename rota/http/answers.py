@@ -443,3 +443,40 @@ class HeadView(BaseModel):
 
     seq: int
     digest: str
+
+
+class TokenView(BaseModel):
+    """A token, without its secret."""
+
+    name: str
+    role: Literal["submit", "work", "audit", "admin"]
+    agents: list[str] | None = Field(None, description="those it is for; `*` is all")
+    createdAt: str
+    createdBy: str
+    expiresAt: str | None = None
+    expired: bool | None = Field(None, description="true once its time is over")
+
+
+class TokenMade(BaseModel):
+    """A token that was made; its secret is in this answer and nowhere else."""
+
+    name: str
+    role: Literal["submit", "work", "audit", "admin"]
+    agents: list[str] | None = None
+    expiresAt: str | None = None
+    token: str
+
+
+class TokenPage(BaseModel):
+    """The tokens of a namespace, by name."""
+
+    tokens: list[TokenView]
+    count: int
+    nextCursor: str | None = None
+
+
+class TokenGone(BaseModel):
+    """A token is revoked."""
+
+    name: str
+    revoked: bool

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from rota import ids
 from rota.clock import monotonic_s
-from rota.errors import InternalFault, LogError, RotaError
+from rota.errors import InternalFault, LogError, RotaError, StorageUnavailable
 from rota.http import problems
 from rota.http.access import Access
 from rota.http.body_budget import BodyBudget
@@ -26,6 +26,7 @@ from rota.http.descriptors import make_room
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
 from rota.http.listener import Listener
 from rota.http.namespaces import Namespaces, named_in
+from rota.http.presence import LOOKS
 from rota.http.problems import HttpProblem
 from rota.http.reloading import Reloading
 from rota.http.routes import Route, routes_for
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from rota.config import Settings
+    from rota.http.access import Caller
     from rota.http.bridge import Bridge
 
 logger = logging.getLogger("rota.http")
@@ -66,7 +68,7 @@ class App:
         self.closing = False
         self._fixed: dict[str, dict[str, Route]] = {}
         self._patterns: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
-        self._access = Access(settings)
+        self.access = Access(settings, self.namespaces)
         self.routes = tuple(
             route
             for route in routes_for(settings.browsermanager.routes)
@@ -125,9 +127,9 @@ class App:
             route, params = self._match(request.method, path)
             dialect = route.dialect
             name = named_in(request)
-            by, bound = self._access.admit(request, route, name)
-            namespace = self.namespaces.find(name, bound)
-            call = Call(self, request, request_id, path, params, by, dialect, namespace)
+            caller = await self._admitted(request, route, name)
+            namespace = self.namespaces.find(name, caller.namespace)
+            call = Call(self, request, request_id, path, params, caller, dialect, namespace)
             if request.method == "GET" and not path.startswith(_STATELESS):
                 await call.sight.readable()
             answer: web.StreamResponse = await route.handler(call)
@@ -148,6 +150,17 @@ class App:
         if not answer.prepared:
             answer.headers["X-Request-ID"] = request_id
         return answer
+
+    async def _admitted(self, request: BaseRequest, route: Route, namespace: str) -> Caller:
+        """Let a request in; who only looks waits a little for tokens that are being rebuilt."""
+        try:
+            return self.access.admit(request, route, namespace)
+        except StorageUnavailable:
+            if request.method not in LOOKS:
+                raise
+        for each in self.namespaces:
+            await each.sight.readable()
+        return self.access.admit(request, route, namespace)
 
     @staticmethod
     def _problem(error: RotaError, request_id: str, dialect: str) -> web.Response:

@@ -13,6 +13,7 @@ from rota.actors.answer import Answer
 from rota.domain.leases import named_by, stale
 from rota.domain.notes import check_token
 from rota.domain.task import RELEASED, TERMINAL
+from rota.domain.tokens import LOCAL
 from rota.errors import Conflict, RotaError
 from rota.sight.feed import Feed
 from rota.sight.sight import Sight
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from rota.actors.system import Shard
     from rota.config import Settings
     from rota.domain.commands import Limits, Outcome
+    from rota.domain.events import TokenCreated
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.lending import Wants
+    from rota.domain.tokens import NewToken
     from rota.executors.guard import CallbackGuard
 
 
@@ -63,10 +66,7 @@ class Bridge:
         self.guard = guard
 
     def sight_for(self, by: str) -> Sight:
-        """Give what a caller may see: everything, whoever it is.
-
-        A role is looked up here, and makes it `self.sight.limited_to` what that may see.
-        """
+        """Give what whoever has this bridge may see: all; scoped_bridge.py has less."""
         del by
         return self.sight
 
@@ -153,7 +153,7 @@ class Bridge:
         lines: tuple[str, ...] = (),
         level: str = "info",
         progress: Any = None,
-        by: str = "",
+        by: str = LOCAL,
         token: int | None = None,
     ) -> None:
         """Add log lines or progress to a task. Raises NotFound or Conflict."""
@@ -256,6 +256,20 @@ class Bridge:
 
     async def resume(self, agent: str, by: str) -> str:
         return await self._ask_queue(agent, m.ResumeAgent, by)
+
+    async def create_token(self, wanted: NewToken, taken: frozenset[str], by: str) -> TokenCreated:
+        """Make a token whose name is none of `taken`. Raises a RequestError."""
+        made: TokenCreated = await self._ask(
+            self.shard.admission, lambda reply: m.CreateToken(wanted, taken, by, reply)
+        )
+        return made
+
+    async def revoke_token(self, name: str, by: str) -> str:
+        """Take a token back. Raises NotFound."""
+        revoked: str = await self._ask(
+            self.shard.admission, lambda reply: m.RevokeToken(name, by, reply)
+        )
+        return revoked
 
     async def _ask_queue(self, agent: str, message: Any, *values: Any) -> str:
         answer: str = await self._ask(

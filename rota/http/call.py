@@ -18,15 +18,19 @@ from rota.config import BODY_VALUES_MAX
 from rota.domain.values import has_more_values
 from rota.errors import InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
+from rota.http.access import unwelcome
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
 from rota.http.problems import HttpProblem
+from rota.http.scoped_bridge import ScopedBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from aiohttp.web_request import BaseRequest
 
     from rota.domain.task import Task
+    from rota.http.access import Caller
     from rota.http.app import App
     from rota.http.namespaces import Namespace
 
@@ -49,6 +53,7 @@ class Call:
         "app",
         "bridge",
         "by",
+        "caller",
         "dialect",
         "is_named",
         "namespace",
@@ -66,7 +71,7 @@ class Call:
         request_id: str,
         path: str,
         params: dict[str, str],
-        by: str,
+        caller: Caller,
         dialect: str,
         namespace: Namespace | None,
     ) -> None:
@@ -74,12 +79,14 @@ class Call:
         self.app = app
         self.is_named = namespace is not None
         self.namespace = namespace or app.namespaces.default
-        self.bridge = self.namespace.bridge
+        self.caller = caller
+        self.by = by = caller.name
+        whole = self.namespace.bridge
+        self.bridge = whole if caller.agents is None else ScopedBridge(whole, caller)
         self.sight = self.bridge.sight_for(by)
         self.request = request
         self.request_id = request_id
         self.params = params
-        self.by = by
         self.path = path
         self.dialect = dialect
 
@@ -87,11 +94,38 @@ class Call:
         """Give the present moment, by the clock as it is set now."""
         return self.sight.now()
 
+    # -- who asks
+
+    def may_work_for(self, agents: Sequence[str] | None = None) -> tuple[str, ...] | None:
+        """Give the agents that a worker gets tasks of; None is all of them. Raises HttpProblem.
+
+        Those that it names, if its token is for all of them; else those that its token is for.
+        """
+        if agents:
+            self.caller.check_agents(agents)
+            return tuple(agents)
+        return None if self.caller.agents is None else tuple(sorted(self.caller.agents))
+
+    @property
+    def is_welcome(self) -> bool:
+        """Whether the caller's token is good still: whoever waits has to look."""
+        return self.namespace.guests.is_welcome(self.caller)
+
+    def check_welcome(self) -> None:
+        """Refuse a caller whose token was revoked meanwhile. Raises HttpProblem."""
+        if not self.is_welcome:
+            raise unwelcome()
+
+    def staying(self, leave: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have a function called, while in this block, when the caller is no longer welcome."""
+        return self.namespace.guests.staying(self.caller, leave)
+
     # -- in
 
     async def parsed(self) -> Any:
         """Read the body as JSON. Raises HttpProblem, PayloadTooLarge or InvalidRequest."""
         raw = await self._read()
+        self.check_welcome()  # that may have taken a while
         kind = self.request.headers.get("Content-Type", "application/json")
         if kind.partition(";")[0].strip().lower() != "application/json":
             msg = "send the body as Content-Type: application/json"

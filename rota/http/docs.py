@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from rota import __version__
 from rota.config import WAIT_MS_MAX
+from rota.domain.tokens import ROLES
 from rota.http import answers
 from rota.http.namespaces import HEADER, QUERY
 from rota.wording import NAMESPACE
@@ -58,6 +59,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "operationId": f"{route.method.lower()}_{name.replace('.', '_')}",
         "tags": [route.dialect or "native"],
+        "description": _whose(route),
         "responses": {
             "4XX": {"description": "the request cannot be served as it is", **problem},
             "503": {"description": "the log takes no writes, or the server stops", **problem},
@@ -84,6 +86,13 @@ def _operation(route: Route) -> dict[str, Any]:
         required = any(f.is_required() for f in route.body.model_fields.values())
         operation["requestBody"] = {"required": required, **_content(route.body)}
     return operation
+
+
+def _whose(route: Route) -> str:
+    """Say whose tokens may ask for it."""
+    if route.public:
+        return "for all, without a token"
+    return f"for tokens of role {', '.join(r for r, may in ROLES.items() if route.needs in may)}"
 
 
 _NAMESPACE = {
@@ -193,6 +202,7 @@ const def=d.components.schemas[kind(s)];I.append(el('h4',title+': '+kind(s)));if
 const T=el('table');for(const[n,f]of Object.entries(def.properties||{})){const R=el('tr');
 R.append(el('td',n+((def.required||[]).includes(n)?' *':'')),el('td',kind(f)),
 el('td',f.description||''));T.append(R)}I.append(T)};
+if(o.description)I.append(el('p',o.description));
 if(o.parameters){I.append(el('h4','Parameters'));
 I.append(el('code',o.parameters.map(x=>x.name+' ('+x.in+')').join(', ')))}
 schema('Body',o.requestBody);schema('Answer',Object.entries(o.responses).find(([s])=>s<'4')?.[1]);

@@ -88,6 +88,8 @@ class Protocol(AttendedConnection):
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio looks
         """Go on for as long as a client that has closed its half waits for its answers."""
         self.says_no_more()
+        if self._is_secure:
+            return False  # TLS knows no half of a connection
         if self.is_parting:
             return True  # reading was resumed, and found the end again
         if self._payload_parser is not None or not self._is_busy:
@@ -100,6 +102,11 @@ class Protocol(AttendedConnection):
             self._cut(self._awaited, last_answers.cut_short())
         self._loop.call_later(PARTING_S, self.force_close)
         return True
+
+    @property
+    def _is_secure(self) -> bool:
+        transport = self.transport
+        return transport is not None and transport.get_extra_info("sslcontext") is not None
 
     async def start(self) -> None:
         """Serve the connection; whatever happens, it does not stay open without anybody."""
@@ -261,7 +268,7 @@ class Protocol(AttendedConnection):
         """Answer what aiohttp could not make a request of."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        logger.debug("not a request: %r", exc)
+        logger.debug("not a request: %s", type(exc).__name__)  # its text may have a secret
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was already begun")
         return last_answers.refusal(last_answers.not_http(status))
@@ -356,7 +363,7 @@ class Listener(web.Server):
                 message, payload, protocol, writer, task, self._running, client_max_size=limit
             )
         except Exception as error:  # noqa: BLE001 - a target that only looks like a URL
-            logger.debug("not a request: %r", error)
+            logger.debug("not a request: %s", type(error).__name__)
             return self._unusable(payload, protocol, writer, task)
 
     def _unusable(self, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:

@@ -35,6 +35,7 @@ from rota.config import (
     PRIORITY_MAX,
     REASON_CHARS_MAX,
     SEQ_MAX,
+    TOKEN_MS_MAX,
     URL_CHARS_MAX,
     WAIT_MS_MAX,
     RetrySettings,
@@ -44,12 +45,14 @@ from rota.domain.lending import FILTERS_MAX
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 from rota.domain.placeholders import names_in
 from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
+from rota.domain.tokens import NAME_PATTERN, TOKEN_AGENTS_MAX
 from rota.domain.workflow import JOINED_MAX
 from rota.wording import known_only
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
+_TOKEN_NAME = re.compile(NAME_PATTERN)
 _OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 PRIORITY_WORDS = {"critical": 0, "high": 1, "normal": 2, "medium": 2, "low": 3}
@@ -125,6 +128,13 @@ def _short(report: Any) -> Any:
         msg = f"must not be larger than {REPORT_BYTES_MAX} bytes"
         raise ValueError(msg)
     return report
+
+
+def _token_name(text: str) -> str:
+    if not _TOKEN_NAME.fullmatch(text):
+        msg = "must be letters, digits and ._:@-, beginning with a letter or digit"
+        raise ValueError(msg)
+    return text
 
 
 AgentId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX), AfterValidator(_named)]
@@ -521,3 +531,17 @@ class ReloadBody(NativeBody):
     """POST /v1/config/reload: scheduler settings to put in force; empty to re-read the file."""
 
     scheduler: dict[str, Any] | None = None
+
+
+class TokenBody(NativeBody):
+    """POST /v1/tokens: who gets it, what it may do, for which agents, and for how long."""
+
+    name: Annotated[str, StringConstraints(max_length=100), AfterValidator(_token_name)]
+    role: Literal["submit", "work", "audit", "admin"]
+    agents: Annotated[
+        list[AgentId],
+        Field(max_length=TOKEN_AGENTS_MAX, description="for submit and work; `*` is all"),
+    ] = []
+    expiresInMs: (
+        Annotated[int, Field(ge=1000, le=TOKEN_MS_MAX, description="absent: until revoked")] | None
+    ) = None

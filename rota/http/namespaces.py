@@ -14,10 +14,12 @@ from multidict import istr
 
 from rota.errors import InvalidRequest
 from rota.http.damage import Damage
+from rota.http.guests import Guests
 from rota.http.problems import HttpProblem
 from rota.http.streams import TURN_PAGES, Streams
 from rota.http.watches import Watches
 from rota.sections import DEFAULT
+from rota.sight.passes import Passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +36,17 @@ _NAME_SHOWN_MAX = 63
 class Namespace:
     """One of them."""
 
-    __slots__ = ("bridge", "damage", "feed", "name", "sight", "streams", "watches")
+    __slots__ = (
+        "bridge",
+        "damage",
+        "feed",
+        "guests",
+        "name",
+        "passes",
+        "sight",
+        "streams",
+        "watches",
+    )
 
     def __init__(
         self, name: str, bridge: Bridge, turns: asyncio.Semaphore, watching: list[None]
@@ -47,6 +59,8 @@ class Namespace:
         self.streams = Streams(bridge.feed, turns)
         self.watches = Watches(bridge.feed, watching)
         self.damage = Damage()
+        self.passes = Passes(bridge.shard)
+        self.guests = Guests(self.passes, bridge.feed)
         self.feed.on_commit(self.streams.news)
 
 

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.config import load_settings
+from rota.domain.tokens import ROTA
 from rota.errors import ConfigError, RotaError, StorageUnavailable
 from rota.sections import FOR_ALL
 
@@ -54,7 +55,7 @@ class Reloading:
         self._read = settings if path is None else load_settings(path, settings.presets)
         self._changing = asyncio.Lock()
 
-    async def reload(self, source: str, by: str = "") -> Reloaded:
+    async def reload(self, source: str, by: str = ROTA) -> Reloaded:
         """Read the file again and put its limits in force. Raises a RotaError.
 
         One namespace that cannot record them keeps nobody else from it.

@@ -1,64 +1,26 @@
 """The whole surface as one table.
 
 A row is a method, a path, its handler and what /openapi.json says of it. To find where something
-is answered, look here first.
+is answered, look here first; the rows of the dialects are in dialects/routes.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from rota.domain.tokens import Right
 from rota.http import answers, docs, figures, models
-from rota.http.dialects import (
-    automechanica,
-    bare_tasks,
-    browsermanager,
-    browseros,
-    browseros_batches,
-    job_socket,
-    pinchtab,
-)
-from rota.http.dialects import models as bodies
-from rota.http.v1 import batches, control, dead, events, health, leases, tasks, workflows
+from rota.http.dialects.routes import DIALECT_ROUTES, LIST_QUERY, job_routes
+from rota.http.route import Route
+from rota.http.v1 import batches, control, events, health, tasks, tokens
+from rota.http.work_routes import WORK_ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
-    from pydantic import BaseModel
+__all__ = ["ROUTES", "Route", "routes_for"]
 
-    Handler = Callable[[Any], Awaitable[Any]]
-
-LIST_QUERY = ("agentId", "state", "type", "batchId", "workflowId", "cursor", "limit", "view")
-DEAD_QUERY = ("agentId", "type", "workflowId", "code", "q", "cursor", "limit", "view")
 FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
-ROW_QUERY = ("agent_name", "task_type", "cursor", "limit", "view")
-JOB_QUERY = ("status", "jobType", "profileId", "agentId", "cursor", "limit", "page", "pageSize")
-
-
-class Route(NamedTuple):
-    """One thing the server does."""
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
-    status: int = 200
-    query: tuple[str, ...] = ()
-    dialect: str = ""
-    public: bool = False
-    also: tuple[int, ...] = ()
-    """Other statuses that are no error, or are answered alike."""
-    media: str = "application/json"
-    is_stream: bool = False
-    is_for_all: bool = False
-    """Whether it changes the whole server, which no token of one namespace may."""
-
-
-_TAB = pinchtab.NAME
-_JOBS = browsermanager.NAME
-_ROWS = automechanica.NAME
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -70,9 +32,18 @@ ROUTES: tuple[Route, ...] = (
         answers.Submitted,
         202,
         also=(200,),
+        needs=Right.SUBMIT,
     ),
     Route(
-        "GET", "/v1/tasks", tasks.list_all, "List tasks", None, answers.TaskPage, 200, LIST_QUERY
+        "GET",
+        "/v1/tasks",
+        tasks.list_all,
+        "List tasks",
+        None,
+        answers.TaskPage,
+        200,
+        LIST_QUERY,
+        needs=Right.SEE,
     ),
     Route(
         "GET",
@@ -83,15 +54,31 @@ ROUTES: tuple[Route, ...] = (
         answers.TaskView,
         200,
         ("view", "waitMs", "at"),
+        needs=Right.SEE,
     ),
-    Route("POST", "/v1/tasks/{id}/cancel", tasks.cancel, "Cancel a task", models.ReasonBody),
-    Route("POST", "/v1/tasks/{id}/retry", tasks.retry, "A new life for a failed task", status=202),
+    Route(
+        "POST",
+        "/v1/tasks/{id}/cancel",
+        tasks.cancel,
+        "Cancel a task",
+        models.ReasonBody,
+        needs=Right.SUBMIT,
+    ),
+    Route(
+        "POST",
+        "/v1/tasks/{id}/retry",
+        tasks.retry,
+        "A new life for a failed task",
+        status=202,
+        needs=Right.SUBMIT,
+    ),
     Route(
         "GET",
         "/v1/tasks/{id}/events",
         tasks.events,
         "A task's history; `next` is the `after` of the next page",
         query=("after", "limit"),
+        needs=Right.SEE,
     ),
     Route(
         "GET",
@@ -102,9 +89,16 @@ ROUTES: tuple[Route, ...] = (
         answers.LogPage,
         200,
         ("cursor", "limit"),
+        needs=Right.SEE,
     ),
     Route(
-        "POST", "/v1/tasks/{id}/logs", tasks.add_logs, "Add log lines", models.LogBody, status=201
+        "POST",
+        "/v1/tasks/{id}/logs",
+        tasks.add_logs,
+        "Add log lines",
+        models.LogBody,
+        status=201,
+        needs=Right.WORK,
     ),
     Route(
         "POST",
@@ -113,6 +107,7 @@ ROUTES: tuple[Route, ...] = (
         "Say how far it has come",
         models.ProgressBody,
         status=201,
+        needs=Right.WORK,
     ),
     Route(
         "POST",
@@ -123,121 +118,35 @@ ROUTES: tuple[Route, ...] = (
         answers.BatchSubmitted,
         202,
         also=(200,),
-    ),
-    Route("GET", "/v1/batches/{id}", batches.get_one, "One batch", None, answers.BatchView),
-    Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "Cancel a batch", models.ReasonBody),
-    Route(
-        "POST",
-        "/v1/leases",
-        leases.lease,
-        "Take tasks to work on; waits for them",
-        models.LeaseBody,
-        answers.LeasePage,
-    ),
-    Route(
-        "POST",
-        "/v1/leases/settle",
-        leases.settle,
-        "Say what became of many leases, and take the next tasks",
-        models.SettleBody,
-        answers.SettledPage,
-    ),
-    Route(
-        "POST",
-        "/v1/leases/{id}/heartbeat",
-        leases.heartbeat,
-        "Let a lease live on; tells of a cancel",
-        models.HeartbeatBody,
-        answers.HeartbeatView,
-    ),
-    Route(
-        "POST",
-        "/v1/leases/{id}/complete",
-        leases.complete,
-        "The task is done",
-        models.CompleteBody,
-        answers.SettledView,
-    ),
-    Route(
-        "POST",
-        "/v1/leases/{id}/fail",
-        leases.fail,
-        "The attempt failed",
-        models.FailBody,
-        answers.SettledView,
-    ),
-    Route(
-        "POST",
-        "/v1/leases/{id}/release",
-        leases.release,
-        "Give the task back at once; no attempt is spent",
-        models.HeldBody,
-        answers.SettledView,
+        needs=Right.SUBMIT,
     ),
     Route(
         "GET",
-        "/v1/workers",
-        leases.workers,
-        "The workers, heard of last first",
+        "/v1/batches/{id}",
+        batches.get_one,
+        "One batch",
         None,
-        answers.WorkerPage,
-        200,
-        ("limit", "cursor"),
+        answers.BatchView,
+        needs=Right.SEE,
     ),
     Route(
         "POST",
-        "/v1/workflows",
-        workflows.submit,
-        "Submit a workflow",
-        models.WorkflowBody,
-        answers.WorkflowSubmitted,
-        202,
-        also=(200,),
+        "/v1/batches/{id}/cancel",
+        batches.cancel,
+        "Cancel a batch",
+        models.ReasonBody,
+        needs=Right.SUBMIT,
     ),
     Route(
         "GET",
-        "/v1/workflows",
-        workflows.list_all,
-        "List workflows",
+        "/v1/events",
+        events.feed,
+        "The history",
         None,
-        answers.WorkflowPage,
+        answers.EventPage,
         200,
-        ("state", "name", "cursor", "limit"),
-    ),
-    Route(
-        "GET", "/v1/workflows/{id}", workflows.get_one, "One workflow", None, answers.WorkflowView
-    ),
-    *(
-        Route(
-            "POST",
-            f"/v1/workflows/{{id}}/{how}",
-            handler,
-            f"{how.capitalize()} a workflow",
-            models.ReasonBody,
-            answers.WorkflowState,
-        )
-        for how, handler in workflows.STEERING.items()
-    ),
-    Route("GET", "/v1/dead", dead.list_all, "Dead tasks", None, answers.DeadPage, 200, DEAD_QUERY),
-    Route(
-        "POST",
-        "/v1/dead/{id}/revive",
-        dead.revive,
-        "A new life for a dead task",
-        models.ReviveBody,
-        answers.Revived,
-        202,
-    ),
-    Route(
-        "POST",
-        "/v1/dead/revive",
-        dead.revive_many,
-        "New lives for dead tasks",
-        models.ReviveManyBody,
-        answers.RevivedMany,
-    ),
-    Route(
-        "GET", "/v1/events", events.feed, "The history", None, answers.EventPage, 200, FEED_QUERY
+        FEED_QUERY,
+        needs=Right.SEE,
     ),
     Route(
         "GET",
@@ -247,24 +156,34 @@ ROUTES: tuple[Route, ...] = (
         query=("after", "kind", "task", "agentId", "view"),
         media="text/event-stream",
         is_stream=True,
+        needs=Right.SEE,
     ),
-    Route("GET", "/v1/events/head", events.head, "The end of the log", None, answers.HeadView),
+    Route(
+        "GET",
+        "/v1/events/head",
+        events.head,
+        "The end of the log",
+        None,
+        answers.HeadView,
+        needs=Right.SEE,
+    ),
     Route(
         "GET",
         "/v1/agents",
         control.list_agents,
         "The agents, by name",
         query=("state", "limit", "cursor"),
+        needs=Right.OVERSEE,
     ),
     Route("POST", "/v1/agents/{id}/pause", control.pause_agent, "Pause", models.ReasonBody),
     Route("POST", "/v1/agents/{id}/resume", control.resume_agent, "Resume an agent"),
-    Route("GET", "/v1/types", control.list_types, "The types of tasks"),
+    Route("GET", "/v1/types", control.list_types, "The types of tasks", needs=Right.OVERSEE),
     Route("POST", "/v1/types/{id}/pause", control.pause_type, "Pause a type", models.ReasonBody),
     Route("POST", "/v1/types/{id}/resume", control.resume_type, "Resume a type"),
-    Route("GET", "/v1/scheduler", control.get_scheduler, "What is paused"),
+    Route("GET", "/v1/scheduler", control.get_scheduler, "What is paused", needs=Right.OVERSEE),
     Route("POST", "/v1/scheduler/pause", control.pause_scheduler, "Pause all", models.ReasonBody),
     Route("POST", "/v1/scheduler/resume", control.resume_scheduler, "Resume all"),
-    Route("GET", "/v1/stats", control.stats, "Counters"),
+    Route("GET", "/v1/stats", control.stats, "Counters", needs=Right.OVERSEE),
     Route(
         "GET",
         "/v1/stats/daily",
@@ -274,8 +193,9 @@ ROUTES: tuple[Route, ...] = (
         answers.DayPage,
         200,
         ("from", "to", "agentId"),
+        needs=Right.OVERSEE,
     ),
-    Route("GET", "/v1/config", control.get_config, "The settings in force"),
+    Route("GET", "/v1/config", control.get_config, "The settings in force", needs=Right.OVERSEE),
     Route(
         "POST",
         "/v1/config/reload",
@@ -291,6 +211,34 @@ ROUTES: tuple[Route, ...] = (
         "The namespaces, and how they are",
         None,
         answers.NamespacePage,
+        needs=Right.OVERSEE,
+    ),
+    Route(
+        "POST",
+        "/v1/tokens",
+        tokens.create,
+        "Make a token; it is shown this once",
+        models.TokenBody,
+        answers.TokenMade,
+        201,
+    ),
+    Route(
+        "GET",
+        "/v1/tokens",
+        tokens.list_all,
+        "The tokens, by name, without their secrets",
+        None,
+        answers.TokenPage,
+        query=("limit", "cursor"),
+        needs=Right.OVERSEE,
+    ),
+    Route(
+        "DELETE",
+        "/v1/tokens/{id}",
+        tokens.revoke,
+        "Revoke a token, at once",
+        None,
+        answers.TokenGone,
     ),
     Route("GET", "/health", health.health, "Health", public=True),
     Route(
@@ -312,115 +260,22 @@ ROUTES: tuple[Route, ...] = (
         public=True,
         also=(503,),
     ),
-    Route("GET", "/metrics", health.metrics, "Figures for Prometheus", media="text/plain"),
+    Route(
+        "GET",
+        "/metrics",
+        health.metrics,
+        "Figures for Prometheus",
+        media="text/plain",
+        needs=Right.OVERSEE,
+    ),
     Route("GET", "/openapi.json", docs.openapi, "This table, for machines", public=True),
     Route("GET", "/", docs.home, "To the docs", status=302, public=True),
     Route("GET", "/docs", docs.page, "This table, for people", public=True, media="text/html"),
-    Route(
-        "POST",
-        "/tasks",
-        bare_tasks.submit,
-        "Submit a task: PinchTab's, or with `instruction` BrowserOS's",
-        bodies.BareBody,
-        None,
-        202,
-        dialect=_TAB,
-        also=(200, 201),
-    ),
-    Route("GET", "/tasks", bare_tasks.list_all, "List tasks", query=LIST_QUERY, dialect=_TAB),
-    Route("GET", "/tasks/{id}", bare_tasks.get_one, "One task", query=("view",), dialect=_TAB),
-    Route("DELETE", "/tasks/{id}", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
-    Route("POST", "/tasks/{id}/cancel", bare_tasks.cancel, "Cancel a task", dialect=_TAB),
-    Route(
-        "POST",
-        "/tasks/{id}/retry",
-        bare_tasks.retry,
-        "Retry a failed task",
-        status=202,
-        dialect=_TAB,
-    ),
-    Route(
-        "POST",
-        "/tasks/batch",
-        bare_tasks.submit_batch,
-        "Submit up to 50 tasks, or with `instruction` BrowserOS's 100",
-        bodies.BareBatch,
-        None,
-        202,
-        dialect=_TAB,
-        also=(200, 201),
-    ),
-    Route("GET", "/tasks/batch/{id}", browseros_batches.get_one, "One batch", dialect=_TAB),
-    Route("DELETE", "/tasks/batch/{id}", browseros_batches.cancel, "Cancel", dialect=_TAB),
-    Route("GET", "/tasks/stats", browseros.stats, "BrowserOS's tasks by state", dialect=_TAB),
-    Route("GET", "/scheduler/stats", pinchtab.stats, "Queue, metrics, limits", dialect=_TAB),
-    Route(
-        "POST", "/api/jobs", browsermanager.submit, "Enqueue a job", bodies.JobBody, dialect=_JOBS
-    ),
-    Route("GET", "/api/jobs", browsermanager.list_all, "Jobs", query=JOB_QUERY, dialect=_JOBS),
-    Route(
-        "GET", "/api/jobs/{id}", browsermanager.get_one, "A job", query=("waitMs",), dialect=_JOBS
-    ),
-    Route("POST", "/api/jobs/{id}/cancel", browsermanager.cancel, "Cancel a job", dialect=_JOBS),
-    Route("GET", "/api/jobs/{id}/logs", browsermanager.logs, "A job's log", dialect=_JOBS),
-    Route(
-        "GET",
-        "/ws/jobs/{id}",
-        job_socket.watch,
-        "A job's transitions (WebSocket)",
-        status=101,
-        dialect=_JOBS,
-        is_stream=True,
-    ),
-    Route(
-        "POST",
-        "/automechanica/tasks",
-        automechanica.submit,
-        "Create a task",
-        bodies.AutoMechanicaBody,
-        None,
-        201,
-        dialect=_ROWS,
-        also=(200,),
-    ),
-    Route(
-        "GET",
-        "/automechanica/tasks",
-        automechanica.list_all,
-        "Tasks, as rows of its table",
-        query=("status", *ROW_QUERY),
-        dialect=_ROWS,
-    ),
-    Route(
-        "GET",
-        "/automechanica/tasks/{id}",
-        automechanica.get_one,
-        "One task",
-        query=("view",),
-        dialect=_ROWS,
-    ),
-    Route(
-        "GET",
-        "/automechanica/dead",
-        automechanica.list_dead,
-        "The dead letters",
-        query=ROW_QUERY,
-        dialect=_ROWS,
-    ),
+    *WORK_ROUTES,
+    *DIALECT_ROUTES,
 )
 
 
 def routes_for(paths: Iterable[str]) -> tuple[Route, ...]:
     """Add the paths that a configuration maps to types of jobs."""
-    made = (
-        Route(
-            "POST",
-            path,
-            browsermanager.submit_by_path,
-            "Enqueue a job of the path's type",
-            bodies.EnvBody,
-            dialect=_JOBS,
-        )
-        for path in paths
-    )
-    return (*ROUTES, *made)
+    return (*ROUTES, *job_routes(paths))

@@ -67,11 +67,16 @@ async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
     if wait_ms <= 0 or (await call.sight.task(task_id)).state in TERMINAL:
         return
     connection = connection_of(call.request)
-    with call.namespace.watches.on(task_id) as changed, connection.attended(changed.set):
+    with (
+        call.namespace.watches.on(task_id) as changed,
+        connection.attended(changed.set),
+        call.staying(changed.set),
+    ):
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while not (call.app.closing or connection.is_gone or connection.at_eof):
                     changed.clear()
+                    call.check_welcome()
                     state = await call.sight.show_task(task_id, lambda task: task.state)
                     if state in TERMINAL:
                         break

@@ -17,6 +17,8 @@ from heapq import heapify, heappop, heappush
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rota.domain.tokens import LOCAL
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -265,5 +267,6 @@ def dedup(by: str, key: str | None) -> Name:
 
 
 def _name(kind: str, by: str, key: str | None) -> Name:
-    text = f"{kind}\0{by}\0{key or ''}"
+    owner = "" if by == LOCAL else by  # who once had no name, and keeps the keys of then
+    text = f"{kind}\0{owner}\0{key or ''}"
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

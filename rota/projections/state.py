@@ -29,6 +29,7 @@ from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.steps import Steps
 from rota.projections.tasks import Tasks
+from rota.projections.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,7 @@ class State:
         self.daily = Daily()
         self.control = Control()
         self.steps = Steps()
+        self.tokens = Tokens()
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
             kind: (ways_of(kind), folds) for kind, folds in self._task_table().items()
@@ -148,6 +150,8 @@ class State:
             e.TypeResumed: (control.on_type_resumed,),
             e.SchedulerPaused: (control.on_stopped,),
             e.SchedulerResumed: (control.on_going,),
+            e.TokenCreated: (self.tokens.on_created,),
+            e.TokenRevoked: (self.tokens.on_revoked,),
             e.BatchSubmitted: (self.batches.on_submitted, self.keys.on_batch),
             e.BatchRejected: (),
             e.RefusalsCounted: (stats.on_refusals,),
@@ -343,6 +347,7 @@ class State:
             "daily": self.daily.dump(),
             "control": self.control.dump(),
             "steps": self.steps.dump(),
+            "tokens": self.tokens.dump(),
         }
 
     def dump(self) -> bytes:
@@ -362,6 +367,7 @@ class State:
         state.tasks.load([Task.from_row(row) for row in data["tasks"]])
         state.control.load(data["control"])
         state.steps.load(data["steps"])
+        state.tokens.load(data["tokens"])
         state.keys.shift = state.backlog.shift = state.steps.shift
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()

@@ -4,10 +4,11 @@ Of the present: a look at the projections, shown when it is durable (`showing.py
 memory, and what was recorded (`history.py`), is read from the log beside the loop. Of the past:
 `past.py`.
 
-A sight is a caller's. All see everything today (`Bridge.sight_for`); one that is limited says by
-`may_see` of which agents. Every task, every record and every list passes it here; a batch is seen
-by whoever may see all of its tasks. The shard as a whole is seen by `seen`, and by nothing else: a
-role that must not see it is to be refused there (`figures` are sums, which name nobody).
+A sight is a caller's. One that is limited says by `may_see` to which agents; it is made with the
+bridge of a caller whose token is for those (http/scoped_bridge.py). Every task, every record and
+every list passes it here; a batch is seen by whoever may see all of its tasks. The shard as a whole
+is seen by `seen`, and by nothing else: its routes are for those who may oversee it (`figures` are
+sums, which name nobody).
 """
 
 from __future__ import annotations
@@ -310,7 +311,7 @@ class Sight:
     async def seen(self, look: Callable[[State], T]) -> T:
         """Look at the projections, and give what was seen when it is durable.
 
-        That is the whole of them, whoever asks: here is where a role would be refused it.
+        That is the whole of them, whoever asks: a route that looks here needs the right to.
         """
 
         async def here() -> State:

@@ -24,6 +24,7 @@ from rota.domain.delivery import DeliveryReport
 from rota.domain.intake import BatchRequest, Request
 from rota.domain.plan import Plan
 from rota.domain.task import Task
+from rota.domain.tokens import LOCAL, ROTA
 from rota.errors import QueueFull, RotaError
 from rota.eventlog.codec import KINDS, decode
 from rota.eventlog.memory_store import MemoryLog
@@ -139,6 +140,7 @@ class InMemoryRota:
 
     def offer(self, *requests: Request) -> list[Any]:
         """Submit tasks, and give the answers as they are: an `Admitted` or an error for each."""
+        requests = _by_clients(requests)
         answers: list[Any] = self.ask(
             self.shard.admission, lambda reply: m.SubmitTasks(requests, reply)
         )
@@ -146,7 +148,7 @@ class InMemoryRota:
 
     def submit_batch(self, *tasks: Request, **fields: Any) -> m.BatchAdmitted:
         """Submit tasks together, all or none. Raises a RotaError."""
-        batch = BatchRequest(tasks, **fields)
+        batch = BatchRequest(_by_clients(tasks), **{"by": LOCAL, **fields})
         answer: m.BatchAdmitted = self.ask(
             self.shard.admission, lambda reply: m.SubmitTogether(batch, reply)
         )
@@ -155,12 +157,12 @@ class InMemoryRota:
     def cancel(self, task: str, reason: str = "") -> None:
         """Cancel a task. Raises a RotaError."""
         queue = self.shard.queue(self.task(task).agent)
-        self.ask(queue, lambda reply: m.CancelTask(task, reason, "", reply))
+        self.ask(queue, lambda reply: m.CancelTask(task, reason, LOCAL, reply))
 
     def revive(self, task: str) -> None:
         """Give a failed task a new life, as `rota retry` does. Raises a RotaError."""
         queue = self.shard.queue(self.task(task).agent)
-        self.ask(queue, lambda reply: m.ReviveTask(task, "", reply))
+        self.ask(queue, lambda reply: m.ReviveTask(task, LOCAL, reply))
 
     def ask(self, ref: Any, make: Callable[[Reply], Any]) -> Any:
         """Send a message to an actor and give its answer. Raises the RotaError it is."""
@@ -261,3 +263,8 @@ class InMemoryRota:
     def history(self, task: str) -> list[str]:
         """Name what happened to a task or a batch, by the kinds of the feed."""
         return [KINDS[type(record.event)] for record in self.events(task)]
+
+
+def _by_clients(requests: tuple[Request, ...]) -> tuple[Request, ...]:
+    """Have what does not say by whom it is be a client's, and not the scheduler's own."""
+    return tuple(each._replace(by=LOCAL) if each.by == ROTA else each for each in requests)

@@ -12,10 +12,12 @@ from support.server_process import REPOSITORY
 from rota import __version__
 from rota.cli import COMMANDS
 from rota.cli.batches import batch_command
+from rota.cli.tokens import token_command
 
 BATCH_COMMANDS = [f"batch {name}" for name in batch_command.commands]
-EVERY = [*COMMANDS, *BATCH_COMMANDS]
-WITH_JSON = sorted({*EVERY} - {"serve", "batch"})
+TOKEN_COMMANDS = [f"token {name}" for name in token_command.commands]
+EVERY = [*COMMANDS, *BATCH_COMMANDS, *TOKEN_COMMANDS]
+WITH_JSON = sorted({*EVERY} - {"serve", "batch", "token"})
 
 
 @pytest.mark.parametrize("command", EVERY)

@@ -78,6 +78,7 @@ def outline(state: State) -> dict[str, Any]:
         "totals": state.stats.totals,
         "agents": state.stats.agents,
         "deliveries": state.deliveries.dump(),
+        "tokens": state.tokens.dump(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain

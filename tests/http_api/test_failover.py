@@ -84,3 +84,31 @@ def test_a_read_that_waited_long_enough_is_refused(
         assert (answer.status, answer.code) == (503, "storage_unavailable"), path
     go_on()
     until(lambda: rota.get("/v1/tasks").status == 200)
+
+
+@pytest.fixture
+def token(rota: Rota) -> str:
+    """A token in the log, made while it takes writes."""
+    return str(rota.post("/v1/tokens", {"name": "ops", "role": "admin"}).json["token"])
+
+
+def test_a_token_is_neither_unknown_nor_needless_meanwhile(
+    rota: Rota, token: str, go_on: Callable[[], None]
+) -> None:
+    assert rota.get("/v1/tasks").status == 401
+    rota.token = token
+    assert rota.post("/v1/tasks", BODY).status == 503
+    assert rota.post("/v1/tasks", BODY).code == "storage_unavailable"
+    rota.token = None
+    for method in ("GET", "POST"):
+        assert rota.request(method, "/v1/tasks").status == 401
+    rota.token = token
+    seen: list[Any] = []
+    reader = threading.Thread(target=lambda: seen.append(rota.get("/v1/tasks")))
+    reader.start()
+    go_on()
+    reader.join(10)
+    assert seen[0].status == 200
+    until(lambda: rota.post("/v1/tasks", BODY).status == 202)
+    rota.token = "rota_" + "x" * 43
+    assert rota.get("/v1/tasks").status == 401

@@ -186,6 +186,19 @@ def row(method: str, path: str) -> Route:
     return next(r for r in ROUTES if (r.method, r.path) == (method, path))
 
 
+def token_calls(rota: Rota) -> Iterator[tuple[Answer, Route]]:
+    """Make tokens: from then on every request needs one."""
+    made = rota.post("/v1/tokens", {"name": "ops", "role": "admin", "expiresInMs": 60_000})
+    assert made.status == 201, made
+    yield made, row("POST", "/v1/tokens")
+    rota.token = made.json["token"]
+    body = {"name": "ann", "role": "submit", "agents": ["ann"]}
+    yield rota.post("/v1/tokens", body), row("POST", "/v1/tokens")
+    yield rota.get("/v1/tokens"), row("GET", "/v1/tokens")
+    yield rota.get("/v1/tokens?limit=1"), row("GET", "/v1/tokens")
+    yield rota.request("DELETE", "/v1/tokens/ann"), row("DELETE", "/v1/tokens/{id}")
+
+
 def test_every_route_answers_as_documented(rota: Rota, document: dict[str, Any]) -> None:
     called = {("GET", "/v1/events/stream"), ("GET", "/ws/jobs/{id}")}
     for method, path, asked, body, headers, status in calls(rota):
@@ -193,6 +206,9 @@ def test_every_route_answers_as_documented(rota: Rota, document: dict[str, Any])
         assert answer.status == status, (method, asked, answer)
         hold(document, row(method, path), answer, asked)
         called.add((method, path))
+    for answer, made in token_calls(rota):
+        hold(document, made, answer)
+        called.add((made.method, made.path))
     assert {(route.method, route.path) for route in ROUTES} - called == set()
 
 

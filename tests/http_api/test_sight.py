@@ -1,7 +1,7 @@
 """A caller whose sight is limited finds nothing of what it may not see, by any path that there is.
 
-Nobody is limited yet. Here everybody is, as a role would be: in `Bridge.sight_for`, to all agents
-but two.
+Here everybody is limited, in `Bridge.sight_for`, to all agents but two; tokens that are, by their
+role, are in test_roles.py.
 """
 
 from __future__ import annotations

@@ -60,6 +60,9 @@ REACHED = [
     "restored batch",
     "browsers_full",
     "batch_too_large_for_queue",
+    "unwelcome",
+    "name_taken",
+    "token forbidden",
 ]
 """What there is no event for, or what an event is not enough to tell."""
 

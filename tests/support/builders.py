@@ -60,6 +60,7 @@ from rota.domain.task import (
     TERMINAL,
     Task,
 )
+from rota.domain.tokens import hash_of
 from rota.errors import IllegalMove, RequestError
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import encode, subject_of
@@ -477,6 +478,7 @@ class _Play:
             callback=dice.choice([None, "https://example.com/batch"]),
             idempotency=dice.choice([None, None, "b-1"]),
             digest="d-1",
+            by="",
         )
         full = why_full(state.backlog, state.control.limits, [t.agent for t in command.tasks])
         if full is not None:
@@ -688,6 +690,7 @@ class _Play:
                 ended_bytes=dice.choice([0, 0, 4000]),
             )
             self.record(e.RefusalsCounted(3, {agent: 2}, 1, dice.randrange(2)))
+            self.token(dice.choice("abc"))
             self.record(e.ConfigChanged(limits_to(limits), ["result_ttl_s"], "test"))
 
     def pause(self) -> None:
@@ -700,6 +703,15 @@ class _Play:
             self.record(e.TypePaused(self._dice.choice(["echo", "sleep"]), "dice"))
         else:
             self.record(e.SchedulerPaused("dice"))
+
+    def token(self, name: str) -> None:
+        """Make a token of this name, or revoke it."""
+        if name in self.state.tokens.by_name:
+            self.record(e.TokenRevoked(name), by="ops")
+        else:
+            end = self._at + 1_000_000 if name == "a" else None
+            digest = hash_of(f"{name} {self.state.seq}".encode())
+            self.record(e.TokenCreated(name, "submit", digest, ["ann"], end), by="ops")
 
     def restart(self) -> None:
         orderly = self._dice.random() < 0.5

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ADDRESS = re.compile(r"listening on (?:http://)?(\[[0-9a-f:]+\]|[^\s:/]+):(\d+)")
+ADDRESS = re.compile(r"listening on (?:https?://)?(\[[0-9a-f:]+\]|[^\s:/]+):(\d+)")
 START_S = 30.0
 STOP_S = 30.0
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from support.sim_browsers import Browsers
 from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
+from support.sim_tokens import Tokens
 from support.sim_workers import Leases
 from support.wishes import flat
 
@@ -172,9 +173,10 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Leases)}
+        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Tokens, Leases)}
         self.refusals: Refusals = rules[Refusals]
         self.browsers: Browsers = rules[Browsers]
+        self.tokens: Tokens = rules[Tokens]
         self.leases: Leases = rules[Leases]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]

@@ -23,6 +23,7 @@ from support.sim_follower import Follower
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
+from support.sim_tokens import Holders
 from support.sim_work import Work
 from support.sim_workers import Workers
 
@@ -104,6 +105,7 @@ class World:
         self.work = Work(rng)
         self.clients = Clients(self)
         self.workers = Workers(self)
+        self.holders = Holders(self)
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
@@ -230,6 +232,7 @@ class World:
         if state.backlog.total != model.waiting_total():
             self.violated(f"{state.backlog.total} are counted as waiting, not as many wait")
         sim_memory.check_kept(self, shard)
+        self.holders.judge(record, state)
         if set(state.browsers.held) != model.browsers.held:
             self.violated("the browsers that are held are not those that were started")
         if state.browsers.count != len(model.browsers.taken()):
@@ -366,6 +369,7 @@ class World:
     def move(self, name: str) -> None:
         """Do one thing."""
         self._moves[name]()
+        self.holders.act()
         if self.violation is not None:
             raise self.violation
 
@@ -549,6 +553,7 @@ class World:
         self.check_kept()
         self.model.settled()
         sim_memory.judge(self)
+        self.holders.judge_at_rest()
         for subject, how in self.model.callbacks.closed.items():
             if how == "delivered" and self.told.get(subject) != self.model.callbacks.ends[subject]:
                 self.violated(f"whoever waits for {subject} was never told how it ended at last")

@@ -112,9 +112,9 @@ class ServerCalls:
         return Call("POST", "/v1/tokens", body=body)
 
     @asks
-    def tokens(self) -> Call:
-        """Give the tokens, without their secrets."""
-        return _get("/v1/tokens")
+    def tokens(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
+        """Give a page of tokens, by name, without their secrets."""
+        return _get("/v1/tokens", limit=limit, cursor=cursor)
 
     @asks
     def revoke_token(self, name: str) -> Call:

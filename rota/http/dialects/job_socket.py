@@ -39,7 +39,7 @@ async def watch(call: Call) -> Any:
     if not socket.can_prepare(call.request).ok:
         msg = "this path speaks WebSocket: connect to it with ws://"
         raise HttpProblem(426, "upgrade_required", msg)
-    with call.namespace.watches.on(job_id) as changed:
+    with call.namespace.watches.on(job_id) as changed, call.staying(changed.set):
         await socket.prepare(call.request)
         listening = asyncio.ensure_future(_listen(socket))
         listening.add_done_callback(lambda _: changed.set())
@@ -74,6 +74,8 @@ async def _push(
     while job.task.state not in TERMINAL and not call.app.closing and not listening.done():
         await changed.wait()
         changed.clear()
+        if not call.is_welcome:
+            return
         async for record in call.sight.news_of(job):
             if isinstance(record.event, PUSHED):
                 await _send(socket, "job.transition", job.task, job.seq, record)

@@ -100,10 +100,10 @@ async def stream(call: Call) -> Any:
         after,
         is_chunked=call.request.version >= HttpVersion11,
     )
-    with call.namespace.streams.open(made):
+    with call.namespace.streams.open(made), call.staying(made.wake):
         try:
             await response.write(b": rota event stream\n\n")
-            await catch_up.serve(made, call.namespace.streams, lambda: call.app.closing)
+            await catch_up.serve(made, call.namespace.streams, lambda: _is_over(call))
         except ConnectionError:
             pass  # the reader has left
         except LogError as error:
@@ -111,6 +111,10 @@ async def stream(call: Call) -> Any:
                 logger.error("a stream ends after %d: %s", made.at, error)  # noqa: TRY400
             response.force_close()
     return response
+
+
+def _is_over(call: Call) -> bool:
+    return call.app.closing or not call.is_welcome
 
 
 async def _place(call: Call) -> int:

@@ -43,9 +43,10 @@ async def lease(call: Call) -> Any:
 
 async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]]:
     """Wait for tasks, as long as the worker does, and show them."""
+    agents = call.may_work_for(body.agents)
     wants = Wants(
         worker,
-        tuple(dict.fromkeys(body.agents)) if body.agents is not None else None,
+        tuple(dict.fromkeys(agents)) if agents is not None else None,
         tuple(dict.fromkeys(body.types)) if body.types is not None else None,
         frozenset(body.labels),
         body.max,
@@ -61,9 +62,13 @@ async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]
         elif connection.at_eof:  # it may have left: what it would be given may be lost
             asked.stop_waiting()
 
-    with connection.attended(left):
+    with connection.attended(left), call.staying(asked.stop_waiting):
         left()
         lent = await asked.answer()
+    if lent and not call.is_welcome:
+        call.bridge.give_back(lent)
+        lent = []
+    call.check_welcome()
     if connection.is_gone and lent:
         call.bridge.give_back(lent)
         return []

@@ -1,0 +1,150 @@
+"""The rows of the table for workers, and for those who orchestrate them; routes.py has the rest.
+
+What crosses agents (workflows, new lives for the dead) is the administrators' alone.
+"""
+
+from __future__ import annotations
+
+from rota.domain.tokens import Right
+from rota.http import answers, models
+from rota.http.route import Route
+from rota.http.v1 import dead, leases, workflows
+
+DEAD_QUERY = ("agentId", "type", "workflowId", "code", "q", "cursor", "limit", "view")
+
+WORK_ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/v1/leases",
+        leases.lease,
+        "Take tasks to work on; waits for them",
+        models.LeaseBody,
+        answers.LeasePage,
+        needs=Right.WORK,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/settle",
+        leases.settle,
+        "Say what became of many leases, and take the next tasks",
+        models.SettleBody,
+        answers.SettledPage,
+        needs=Right.WORK,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/heartbeat",
+        leases.heartbeat,
+        "Let a lease live on; tells of a cancel",
+        models.HeartbeatBody,
+        answers.HeartbeatView,
+        needs=Right.WORK,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/complete",
+        leases.complete,
+        "The task is done",
+        models.CompleteBody,
+        answers.SettledView,
+        needs=Right.WORK,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/fail",
+        leases.fail,
+        "The attempt failed",
+        models.FailBody,
+        answers.SettledView,
+        needs=Right.WORK,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{id}/release",
+        leases.release,
+        "Give the task back at once; no attempt is spent",
+        models.HeldBody,
+        answers.SettledView,
+        needs=Right.WORK,
+    ),
+    Route(
+        "GET",
+        "/v1/workers",
+        leases.workers,
+        "The workers, heard of last first",
+        None,
+        answers.WorkerPage,
+        200,
+        ("limit", "cursor"),
+        needs=Right.OVERSEE,
+    ),
+    Route(
+        "POST",
+        "/v1/workflows",
+        workflows.submit,
+        "Submit a workflow",
+        models.WorkflowBody,
+        answers.WorkflowSubmitted,
+        202,
+        also=(200,),
+    ),
+    Route(
+        "GET",
+        "/v1/workflows",
+        workflows.list_all,
+        "List workflows",
+        None,
+        answers.WorkflowPage,
+        200,
+        ("state", "name", "cursor", "limit"),
+        needs=Right.SEE,
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{id}",
+        workflows.get_one,
+        "One workflow",
+        None,
+        answers.WorkflowView,
+        needs=Right.SEE,
+    ),
+    *(
+        Route(
+            "POST",
+            f"/v1/workflows/{{id}}/{how}",
+            handler,
+            f"{how.capitalize()} a workflow",
+            models.ReasonBody,
+            answers.WorkflowState,
+        )
+        for how, handler in workflows.STEERING.items()
+    ),
+    Route(
+        "GET",
+        "/v1/dead",
+        dead.list_all,
+        "Dead tasks",
+        None,
+        answers.DeadPage,
+        200,
+        DEAD_QUERY,
+        needs=Right.SEE,
+    ),
+    Route(
+        "POST",
+        "/v1/dead/{id}/revive",
+        dead.revive,
+        "A new life for a dead task",
+        models.ReviveBody,
+        answers.Revived,
+        202,
+    ),
+    Route(
+        "POST",
+        "/v1/dead/revive",
+        dead.revive_many,
+        "New lives for dead tasks",
+        models.ReviveManyBody,
+        answers.RevivedMany,
+    ),
+)

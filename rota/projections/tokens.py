@@ -1,0 +1,80 @@
+"""The tokens that were made and not taken back, by name and by the hash of their secret.
+
+Their number is bounded by whoever decides (rota.domain.tokens). One that has expired stays until
+its name is used again or room is needed, so that people see what became of it; whether it is good
+at a moment is said by `find`. `changes` counts the facts: whoever knows the last count knows
+whether to look again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.domain import tokens as domain
+from rota.domain.tokens import Token, scope_of
+
+if TYPE_CHECKING:
+    from rota.domain import events as e
+    from rota.domain.events import Record
+
+
+class Tokens:
+    """Every token that may be good."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Token] = {}
+        self._by_hash: dict[str, Token] = {}
+        self.changes = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there has ever been a token, good or not any more."""
+        return self.changes > 0
+
+    def find(self, digest: str, now: int) -> Token | None:
+        """Give the token of a secret, if it is good at this moment."""
+        token = self._by_hash.get(digest)
+        return token if token is not None and token.is_live(now) else None
+
+    def on_created(self, record: Record[e.TokenCreated]) -> None:
+        event = record.event
+        if len(self.by_name) >= domain.TOKENS_MAX:
+            for each in [t for t in self.by_name.values() if not t.is_live(record.at)]:
+                self._drop(each.name)
+        self._drop(event.name)
+        self._add(
+            Token(
+                event.name,
+                event.role,
+                event.hash,
+                scope_of(event.agents),
+                record.at,
+                event.expires_at,
+                record.by,
+            )
+        )
+        self.changes += 1
+
+    def on_revoked(self, record: Record[e.TokenRevoked]) -> None:
+        self._drop(record.event.name)
+        self.changes += 1
+
+    def _add(self, token: Token) -> None:
+        self.by_name[token.name] = self._by_hash[token.hash] = token
+
+    def _drop(self, name: str) -> None:
+        token = self.by_name.pop(name, None)
+        if token is not None:
+            self._by_hash.pop(token.hash, None)
+
+    def dump(self) -> dict[str, Any]:
+        rows = [
+            [*t[:3], None if t.agents is None else sorted(t.agents), *t[4:]]
+            for t in self.by_name.values()
+        ]
+        return {"changes": self.changes, "rows": rows}
+
+    def load(self, data: dict[str, Any]) -> None:
+        self.changes = data["changes"]
+        for name, role, digest, agents, *rest in data["rows"]:
+            self._add(Token(name, role, digest, scope_of(agents), *rest))
