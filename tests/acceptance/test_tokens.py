@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client.client import SyncRotaClient
+from rota.client import SyncRotaClient
 from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from support.certificates import certify, needs_openssl
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client.client import SyncRotaClient
+from rota.client import SyncRotaClient
 from rota.errors import RequestError, RotaError
 
 OPS = "ops-token-" + "o" * 20

@@ -14,7 +14,7 @@ import pytest
 from support.certificates import certify, needs_openssl
 from support.http_server import Rota, read_all, until
 
-from rota.client.client import SyncRotaClient
+from rota.client import SyncRotaClient
 from rota.errors import ConfigError, InvalidRequest, ServerUnreachable
 
 if TYPE_CHECKING:
