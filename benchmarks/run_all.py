@@ -8,6 +8,7 @@ NAMES = (
     "dispatch_latency",
     "submissions",
     "lifecycle",
+    "workers",
     "task_model",
     "backlog",
     "replay",

@@ -7,6 +7,7 @@ import random
 import pytest
 
 KILL_ROUNDS = 20
+WORKER_TASKS = 1200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,6 +16,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kill-rounds", type=int, default=KILL_ROUNDS, help="how often a loaded server is killed"
     )
+    group.addoption(
+        "--worker-tasks", type=int, default=WORKER_TASKS, help="how many tasks killed workers do"
+    )
     group.addoption("--kill-seed", type=int, default=None, help="when and what; else drawn")
 
 
@@ -22,6 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kill_rounds(request: pytest.FixtureRequest) -> int:
     """How many times to kill."""
     return int(request.config.getoption("kill_rounds", KILL_ROUNDS))
+
+
+@pytest.fixture
+def worker_tasks(request: pytest.FixtureRequest) -> int:
+    """How many tasks to do; 20,000 for a release."""
+    return int(request.config.getoption("worker_tasks", WORKER_TASKS))
 
 
 @pytest.fixture

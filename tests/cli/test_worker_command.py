@@ -1,0 +1,70 @@
+"""`rota worker`: finds a worker by where it is written, and says what is wrong otherwise."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+from support.worker_process import WorkerProcess
+
+from rota.cli.worker import load
+from rota.errors import ConfigError
+
+SOURCE = """
+from rota.client import Worker
+
+worker = Worker()
+other = Worker(concurrency=2)
+number = 7
+
+
+@worker.task("cli_greet")
+async def greet(name="world"):
+    return f"hello {name}"
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "good_worker.py").write_text(SOURCE)
+    (tmp_path / "broken_worker.py").write_text("1 / 0\n")
+    (tmp_path / "needy_worker.py").write_text("import not_to_be_found\n")
+    (tmp_path / "bare_worker.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_a_worker_is_found_by_module_and_name(here):
+    assert load("good_worker").concurrency == 8
+    assert load("good_worker:other").concurrency == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("good_worker.py", "there is no module good_worker.py"),
+        ("some/where:worker", "does not name a module"),
+        ("no_such_worker", "there is no module no_such_worker"),
+        ("broken_worker", "ZeroDivisionError"),
+        ("needy_worker", "No module named 'not_to_be_found'"),
+        ("good_worker:missing", "missing of good_worker is not there"),
+        ("good_worker:number", "number of good_worker is not a Worker"),
+        ("bare_worker", "worker of bare_worker is not there"),
+    ],
+)
+def test_what_is_wrong_is_said(here, typed, target, says):
+    with pytest.raises(ConfigError) as caught:
+        load(target)
+    assert says in caught.value.message or target == "good_worker.py"
+    result = typed("worker", target)
+    assert result.exit_code == 1
+
+
+def test_it_runs_until_it_is_told_to_stop(here, server, client):
+    with WorkerProcess(here, "good_worker", server.url, "--concurrency", "2") as worker:
+        task = client.submit("cli_greet", "cli-worker", params={"name": "bob"})["taskId"]
+        assert client.wait(task, 60)["result"] == "hello bob"
+        assert worker.stop(signal.SIGINT) == 0
+    assert "takes cli_greet (2 at once)" in worker.output()
