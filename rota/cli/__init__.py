@@ -39,6 +39,7 @@ COMMANDS = {
     "limits": "limits",
     "types": "figures",
     "stats": "figures",
+    "top": "top",
     "namespaces": "namespaces",
     "events": "events",
     "replay": "audit",

@@ -327,6 +327,16 @@ class RotaClient:
         """
         return self._get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
+    def workers(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
+        """Give a page of workers, with what each holds. Raises NotFound if it knows none."""
+        return self._get("/v1/workers", limit=limit, cursor=cursor)
+
+    def daily(
+        self, *, first: str | None = None, last: str | None = None, agent: str | None = None
+    ) -> Json:
+        """Give the figures of some days, such as 2026-03-08, oldest first; else of a week."""
+        return self._get("/v1/stats/daily", **{"from": first, "to": last, "agentId": agent})
+
     def change_limits(self, **scheduler: Any) -> Json:
         """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
         return self._post("/v1/config/reload", {"scheduler": scheduler})
