@@ -40,6 +40,7 @@ COMMANDS = {
     "limits": "limits",
     "types": "figures",
     "stats": "figures",
+    "top": "top",
     "namespaces": "namespaces",
     "token": "tokens",
     "events": "events",

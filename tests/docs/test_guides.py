@@ -8,7 +8,8 @@ import pytest
 from support.guide import Step, follow, is_kept, read_page
 
 ROOT = Path(__file__).parents[2]
-GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+FOLLOWED = [ROOT / f"docs/reference/{name}.md" for name in ("automechanica", "metrics")]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md")), *FOLLOWED]
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
