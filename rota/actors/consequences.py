@@ -156,12 +156,16 @@ class Consequences:
             self._free(record, task)
 
     def _free(self, record: Record[e.TaskFact], task: Task) -> None:
-        """Tell of a slot that was given back, and of the lease that it ends."""
-        worker = task.worker
+        """Tell of a slot that was given back, and of the lease that it ends.
+
+        A worker that lost the task, or did not want it, is not the one to keep its key for.
+        """
+        event: Any = record.event
+        is_lost = type(event) is e.AttemptInterrupted
+        worker = None if is_lost else task.worker
         self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane, worker))
-        if worker is not None:
-            event: Any = record.event
-            how = getattr(event, "code", None) or getattr(event, "reason", None) or "ended"
+        if task.worker is not None:
+            how = event.reason if is_lost else getattr(event, "code", None) or "cancelled"
             attempt = getattr(event, "attempt", task.attempt)
             self._cast.leases.tell(m.LeaseOver(task.id, task.token, attempt, how))
 
