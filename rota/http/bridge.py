@@ -42,10 +42,6 @@ class Asked:
         lent: list[Lent] = await self.reply.future
         return lent
 
-    def stop_waiting(self) -> None:
-        """Have it answered now, with what there is."""
-        self._shard.dispatcher.tell(m.LeaveLine(self.reply))
-
     def leave(self) -> None:
         """Have it forgotten: what it was given by then goes back."""
         self.reply.ok([])
