@@ -106,7 +106,7 @@ class DispatcherActor(CooperativeActor):
             self._freed(message)
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
-            self._lending.eased()
+            self._lending.resumed(message.agent)
         elif kind is LendTasks:
             self._line_up(message)
         elif kind is LeaveLine:
@@ -270,7 +270,7 @@ class DispatcherActor(CooperativeActor):
             if not self._is_keeping:
                 self._let_keys_go()
         self._turns.freed(agent, lane)
-        self._lending.eased()
+        self._lending.freed(agent, lane)
 
     def _let_keys_go(self) -> None:
         """Keep keys no longer than they should be for the workers that had them."""
