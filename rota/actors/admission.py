@@ -131,6 +131,8 @@ class AdmissionActor(CooperativeActor):
                 return known
             if command.deadline is not None:
                 decide.check_ahead(command.deadline, self._journal.now())
+            if command.plan.requires:
+                decide.check_requirements(self._journal.state.backlog, (command.plan,))
             if not (command.wanted_id or command.depends):
                 return self._admit(command, self._ids.draw(command.dialect), None, None)
             task_id = self._ids.of_task(command, fetched)
@@ -255,6 +257,7 @@ class AdmissionActor(CooperativeActor):
             check_no_batch(command.depends, state.batches.by_id)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
+        decide.check_requirements(state.backlog, (task.plan for task in batch.tasks))
         batch_id = self._ids.of_batch(batch.dialect)
         full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:

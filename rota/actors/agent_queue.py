@@ -21,7 +21,7 @@ from rota.actors.messages import (
     ReviveTask,
 )
 from rota.actors.runtime import CooperativeActor
-from rota.domain.admission import check_pauses, duplicate, why_full
+from rota.domain.admission import check_pauses, check_requirements, duplicate, why_full
 from rota.domain.attempts import (
     decide_cancel,
     decide_expiry,
@@ -128,6 +128,7 @@ class QueueActor(CooperativeActor):
         other = state.keys.rival(task, now)
         if other is not None:
             raise duplicate(*other)
+        check_requirements(state.backlog, (task.plan,) if task.plan is not None else ())
         full = why_full(state.backlog, state.control.limits, (task.agent,), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})

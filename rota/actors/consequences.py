@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.log_rate import LogRate
 from rota.domain import events as e
@@ -167,7 +168,7 @@ class Consequences:
         if task.worker is not None:
             how = event.reason if is_lost else getattr(event, "code", None) or "cancelled"
             attempt = getattr(event, "attempt", task.attempt)
-            self._cast.leases.tell(m.LeaseOver(task.id, task.token, attempt, how))
+            self._cast.leases.tell(lm.LeaseOver(task.id, task.token, attempt, how))
 
     def _succeeded(self, record: Record[e.TaskSucceeded]) -> None:
         self._slot_freed(record)

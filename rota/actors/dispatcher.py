@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.lease_messages import LeasesGranted, LeaveLine, LendTasks, LetKeysGo
 from rota.actors.messages import (
     AgentReleased,
     Drain,
     HeadChanged,
-    LeasesGranted,
-    LeaveLine,
-    LendTasks,
-    LetKeysGo,
     PauseScheduler,
     PauseType,
     SlotFreed,
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     from rota.actors.journal import Journal
-    from rota.actors.messages import AwaitedReply
+    from rota.actors.lease_messages import AwaitedReply
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
     from rota.domain.task import Task

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.http import answers, docs, models
+from rota.http import answers, docs, lease_models, models
 from rota.http.dialects import (
     bare_tasks,
     browsermanager,
@@ -127,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases",
         leases.lease,
         "Take tasks to work on; waits for them",
-        models.LeaseBody,
+        lease_models.LeaseBody,
         answers.LeasePage,
     ),
     Route(
@@ -135,7 +135,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases/settle",
         leases.settle,
         "Say what became of many leases, and take the next tasks",
-        models.SettleBody,
+        lease_models.SettleBody,
         answers.SettledPage,
     ),
     Route(
@@ -143,7 +143,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/heartbeat",
         leases.heartbeat,
         "Let a lease live on; tells of a cancel",
-        models.HeartbeatBody,
+        lease_models.HeartbeatBody,
         answers.HeartbeatView,
     ),
     Route(
@@ -151,7 +151,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/complete",
         leases.complete,
         "The task is done",
-        models.CompleteBody,
+        lease_models.CompleteBody,
         answers.SettledView,
     ),
     Route(
@@ -159,7 +159,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/fail",
         leases.fail,
         "The attempt failed",
-        models.FailBody,
+        lease_models.FailBody,
         answers.SettledView,
     ),
     Route(
@@ -167,7 +167,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/release",
         leases.release,
         "Give the task back at once; no attempt is spent",
-        models.HeldBody,
+        lease_models.HeldBody,
         answers.SettledView,
     ),
     Route(

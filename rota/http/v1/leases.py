@@ -17,7 +17,7 @@ from rota.domain.leases import lease_id
 from rota.domain.lending import Wants
 from rota.errors import InvalidRequest, RotaError
 from rota.http import views
-from rota.http.models import (
+from rota.http.lease_models import (
     CompleteBody,
     FailBody,
     FailFields,
