@@ -36,6 +36,7 @@ COMMANDS = {
     "pause": "pauses",
     "resume": "pauses",
     "agents": "agents",
+    "workers": "workers",
     "limits": "limits",
     "types": "figures",
     "stats": "figures",

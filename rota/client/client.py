@@ -327,6 +327,10 @@ class RotaClient:
         """
         return self._get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
+    def workers(self, *, limit: int | None = None, cursor: str | None = None) -> Json:
+        """Give a page of workers, heard of last first, with what each holds and takes."""
+        return self._get("/v1/workers", limit=limit, cursor=cursor)
+
     def change_limits(self, **scheduler: Any) -> Json:
         """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
         return self._post("/v1/config/reload", {"scheduler": scheduler})
