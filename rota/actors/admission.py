@@ -141,6 +141,8 @@ class AdmissionActor(CooperativeActor):
                 self._check_joining((command,), fetched)
             if command.deadline is not None:
                 decide.check_ahead(command.deadline, self._journal.now())
+            if command.plan.requires:
+                decide.check_requirements(self._journal.state.backlog, (command.plan,))
             if not (command.wanted_id or command.depends):
                 return self._admit(command, self._ids.draw(command.dialect), None, None)
             task_id = self._ids.of_task(command, fetched)
@@ -279,6 +281,7 @@ class AdmissionActor(CooperativeActor):
         self._check_joining(batch.tasks, fetched)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
+        decide.check_requirements(state.backlog, (task.plan for task in batch.tasks))
         is_flow = batch.flow is not None
         batch_id = self._ids.of_workflow() if is_flow else self._ids.of_batch(batch.dialect)
         full = decide.why_full(state.backlog, limits, agents, batch.dialect)

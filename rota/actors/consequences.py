@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.log_rate import LogRate
 from rota.domain import events as e
@@ -162,15 +163,18 @@ class Consequences:
             self._free(record, task)
 
     def _free(self, record: Record[e.TaskFact], task: Task) -> None:
-        """Tell of a slot that was given back, and of the lease that it ends."""
-        worker = task.worker
+        """Tell of a slot that was given back, and of the lease that it ends.
+
+        A worker that lost the task, or did not want it, is not the one to keep its key for.
+        """
+        event: Any = record.event
+        is_lost = type(event) is e.AttemptInterrupted
+        worker = None if is_lost else task.worker
         self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane, worker))
-        if worker is not None:
-            event: Any = record.event
-            how = getattr(event, "code", None) or getattr(event, "reason", None) or "ended"
-            how = "cancelled" if type(event) is e.TaskCancelled else how
+        if task.worker is not None:
+            how = event.reason if is_lost else getattr(event, "code", None) or "cancelled"
             attempt = getattr(event, "attempt", task.attempt)
-            self._cast.leases.tell(m.LeaseOver(task.id, task.token, attempt, how))
+            self._cast.leases.tell(lm.LeaseOver(task.id, task.token, attempt, how))
 
     def _succeeded(self, record: Record[e.TaskSucceeded]) -> None:
         self._slot_freed(record)

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.lease_messages import LeasesGranted, LeaveLine, LendTasks, LetKeysGo
 from rota.actors.messages import (
     AgentReleased,
     Drain,
     FlowResumed,
     HeadChanged,
-    LeasesGranted,
-    LeaveLine,
-    LendTasks,
-    LetKeysGo,
     PauseScheduler,
     PauseType,
     SlotFreed,
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     from rota.actors.journal import Journal
-    from rota.actors.messages import AwaitedReply
+    from rota.actors.lease_messages import AwaitedReply
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
     from rota.domain.task import Task
@@ -108,7 +105,7 @@ class DispatcherActor(CooperativeActor):
             self._freed(message)
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
-            self._lending.eased()
+            self._lending.resumed(message.agent)
         elif kind is LendTasks:
             self._line_up(message)
         elif kind is LeaveLine:
@@ -275,7 +272,7 @@ class DispatcherActor(CooperativeActor):
             if not self._is_keeping:
                 self._let_keys_go()
         self._turns.freed(agent, lane)
-        self._lending.eased()
+        self._lending.freed(agent, lane)
 
     def _let_keys_go(self) -> None:
         """Keep keys no longer than they should be for the workers that had them."""

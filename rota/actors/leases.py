@@ -15,6 +15,7 @@ from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.params import filled_in
 from rota.actors.runtime import CooperativeActor
@@ -73,7 +74,7 @@ class Settled(NamedTuple):
 class _Hand:
     """Hands leases to a worker once they are durable; if it has left, they are given back."""
 
-    def __init__(self, actor: LeasesActor, reply: m.AwaitedReply) -> None:
+    def __init__(self, actor: LeasesActor, reply: lm.AwaitedReply) -> None:
         self._actor = actor
         self._reply = reply
 
@@ -124,19 +125,19 @@ class LeasesActor(CooperativeActor):
     def on_receive(self, message: Any) -> None:
         self._keep_time()
         kind = type(message)
-        if kind is m.LeasesGranted:
+        if kind is lm.LeasesGranted:
             self._granted(message)
-        elif kind is m.SettleLeases:
+        elif kind is lm.SettleLeases:
             settled = [self._settle(each, message) for each in message.outcomes]
             self.workers.seen(message.worker, self._journal.now())
             self._journal.answer(message.reply, settled)
-        elif kind is m.ExtendLease:
+        elif kind is lm.ExtendLease:
             self._extend(message)
-        elif kind is m.LeaseOver:
+        elif kind is lm.LeaseOver:
             self._over(message)
-        elif kind is m.GiveBack:
+        elif kind is lm.GiveBack:
             self._give_back(message)
-        elif kind is m.ExpireLeases:
+        elif kind is lm.ExpireLeases:
             self._next = self._handle = None
             self._expire()
         elif kind is m.LookAgain:
@@ -194,7 +195,7 @@ class LeasesActor(CooperativeActor):
 
     def _wake(self) -> None:
         if not self.stopped:
-            self.actor_ref.tell(m.ExpireLeases())
+            self.actor_ref.tell(lm.ExpireLeases())
 
     def _expire(self) -> None:
         now, heap = self._journal.now(), self._heap
@@ -235,11 +236,11 @@ class LeasesActor(CooperativeActor):
             if (lease := live.get(each.token)) is not None and not lease.is_told
         )
         if back:
-            self.actor_ref.tell(m.GiveBack(back, RELEASED))
+            self.actor_ref.tell(lm.GiveBack(back, RELEASED))
 
     # -- what is granted
 
-    def _granted(self, message: m.LeasesGranted) -> None:
+    def _granted(self, message: lm.LeasesGranted) -> None:
         """Tell a worker of its leases, once all params are at hand and all of it is durable."""
         wants, parents = message.wants, message.parents
         lacking: dict[str, None] = {}
@@ -287,11 +288,11 @@ class LeasesActor(CooperativeActor):
 
     def _put_back_soon(self, task: Task) -> None:
         """Put a task back that asks for what could not be read; not at once, or it comes again."""
-        back = m.GiveBack(((task.id, task.token),), UNREAD)
+        back = lm.GiveBack(((task.id, task.token),), UNREAD)
         at = self._journal.now() + UNREAD_PAUSE_US
         self._call_at(at, lambda: None if self.stopped else self.actor_ref.tell(back))
 
-    def _give_back(self, message: m.GiveBack) -> None:
+    def _give_back(self, message: lm.GiveBack) -> None:
         for task_id, token in message.leases:
             task = self._held(task_id, token)
             if task is not None:
@@ -310,7 +311,7 @@ class LeasesActor(CooperativeActor):
 
     # -- what workers say
 
-    def _extend(self, message: m.ExtendLease) -> None:
+    def _extend(self, message: lm.ExtendLease) -> None:
         journal = self._journal
         task, now = journal.state.tasks.get(message.task), journal.now()
         try:
@@ -334,7 +335,7 @@ class LeasesActor(CooperativeActor):
             journal.record(event, by=task.worker or "", cause=message.token)
         journal.answer(message.reply, Heard(task.id, task.state.value, lease.expires_at))
 
-    def _settle(self, said: m.LeaseOutcome, message: m.SettleLeases) -> Settled | RequestError:
+    def _settle(self, said: lm.LeaseOutcome, message: lm.SettleLeases) -> Settled | RequestError:
         task = self._journal.state.tasks.get(said.task)
         try:
             if task is None:
@@ -350,7 +351,7 @@ class LeasesActor(CooperativeActor):
         self.subject = ""
         return state
 
-    def _end(self, task: Task, said: m.LeaseOutcome) -> Settled:
+    def _end(self, task: Task, said: lm.LeaseOutcome) -> Settled:
         worker = task.worker or ""
         if said.outcome is None:
             self._release(task)
@@ -365,7 +366,7 @@ class LeasesActor(CooperativeActor):
             return Settled(said.task, task.state.value, event.next_at)
         return Settled(said.task, "failed")
 
-    def _refuse(self, said: m.LeaseOutcome, task: Task | None, by: str) -> None:
+    def _refuse(self, said: lm.LeaseOutcome, task: Task | None, by: str) -> None:
         """Record that an outcome came too late; not more often than so many a second."""
         if not self._refusals.take_room(self._journal.now()):
             return
@@ -376,7 +377,7 @@ class LeasesActor(CooperativeActor):
         refused = ResultRefused(said.task, said.agent, attempt, verdict, said.token)
         self._journal.record(refused, by=by)
 
-    def _over(self, message: m.LeaseOver) -> None:
+    def _over(self, message: lm.LeaseOver) -> None:
         """Write down how the worker was heard of whose task has ended without it."""
         lease = self.live.get(message.token)
         task = self._archive.task_here(message.task)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rota.domain.commands import Limits, Outcome
     from rota.domain.delivery import DeliveryReport
     from rota.domain.intake import BatchRequest, Request, Rules
-    from rota.domain.lending import Wants
     from rota.domain.task import Lane
     from rota.domain.tokens import NewToken
     from rota.errors import RotaError
@@ -28,12 +27,6 @@ class Reply(Protocol):
     def ok(self, value: Any) -> None: ...
 
     def fail(self, error: RotaError) -> None: ...
-
-
-class AwaitedReply(Reply, Protocol):
-    """A reply that somebody waits for who may leave."""
-
-    def is_awaited(self) -> bool: ...
 
 
 # -- to the AdmissionActor
@@ -255,27 +248,6 @@ class PauseScheduler(NamedTuple):
     reply: Reply
 
 
-class LendTasks(NamedTuple):
-    """Lend a worker what it wants, now or as soon as there is any; the reply is a list of `Lent`.
-
-    When `wait_us` is over the list is empty.
-    """
-
-    wants: Wants
-    wait_us: int
-    reply: AwaitedReply
-
-
-class LeaveLine(NamedTuple):
-    """Who waits for this reply waits no longer; if it was given nothing yet, that is empty."""
-
-    waiting_for: AwaitedReply
-
-
-class LetKeysGo(NamedTuple):
-    """Some keys were kept for long enough for the workers that had them."""
-
-
 class LookAgain(NamedTuple):
     """Something changed that may let tasks through: limits, or a start."""
 
@@ -343,78 +315,6 @@ class NoteTask(NamedTuple):
     by: str
     reply: Reply
     token: int | None = None
-
-
-# -- to the LeasesActor
-
-
-class LeasesGranted(NamedTuple):
-    """These tasks, with their tokens, were given to a worker; tell it when they are durable.
-
-    `parents` are those whose results are asked for and that have left memory, or why there are
-    none.
-    """
-
-    wants: Wants
-    given: tuple[tuple[str, int], ...]
-    reply: AwaitedReply
-    parents: Fetched | RotaError | None = None
-
-
-class LeaseOutcome(NamedTuple):
-    """What a worker says of one lease; without an outcome it gives the task back."""
-
-    lease: str
-    task: str
-    agent: str
-    token: int
-    outcome: Outcome | None
-
-
-class SettleLeases(NamedTuple):
-    """Take what a worker says of its leases; the reply is a list, an answer for each.
-
-    A `worker` that says who it is speaks for its own leases only.
-    """
-
-    outcomes: tuple[LeaseOutcome, ...]
-    worker: str | None
-    by: str
-    reply: Reply
-
-
-class ExtendLease(NamedTuple):
-    """A worker was heard of, with lines and progress of the task; the reply is a `Heard`."""
-
-    lease: str
-    task: str
-    token: int
-    worker: str | None
-    lines: tuple[str, ...]
-    level: str
-    progress: Any
-    lease_ms: int | None
-    reply: Reply
-
-
-class LeaseOver(NamedTuple):
-    """A leased task ended, or went back, without its worker."""
-
-    task: str
-    token: int
-    attempt: int
-    how: str
-
-
-class GiveBack(NamedTuple):
-    """Put tasks back that their worker was never told of."""
-
-    leases: tuple[tuple[str, int], ...]
-    reason: str
-
-
-class ExpireLeases(NamedTuple):
-    """The next lease may have expired."""
 
 
 # -- to the DependentsActor

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.messages import Revived, ReviveTask
-from rota.domain.admission import duplicate, why_full
+from rota.domain.admission import check_requirements, duplicate, why_full
 from rota.domain.attempts import decide_revival
 from rota.domain.batch import Batch
 from rota.domain.dead import decide_return, is_doomed
@@ -111,6 +111,7 @@ class Revivals:
         if other is not None:
             raise duplicate(*other)
         limits = state.control.limits
+        check_requirements(state.backlog, (task.plan,) if task.plan is not None else ())
         full = why_full(state.backlog, limits, (*agents, task.agent), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})

@@ -37,6 +37,7 @@ COMMANDS = {
     "pause": "pauses",
     "resume": "pauses",
     "agents": "agents",
+    "workers": "workers",
     "limits": "limits",
     "types": "figures",
     "stats": "figures",

@@ -34,6 +34,8 @@ TYPE_PAUSES_MAX = 1_000
 """How many types are: those are shown all at once."""
 NO_AGENT_CAP = frozenset({"browseros"})
 """The dialects whose documents know no cap per agent; a task's own is in its record."""
+REQUIREMENTS_MAX = 256
+"""How many sets of labels waiting tasks require at most: workers wait in lines for each."""
 KEYS_MAX = 1_000_000
 """How many idempotency and dedup keys are held at most."""
 
@@ -43,6 +45,7 @@ class WaitingCounts(Protocol):
 
     total: int
     bytes: int
+    required: dict[str, int]
 
     def of_agent(self, agent: str) -> int: ...
 
@@ -275,6 +278,16 @@ def check_keys(held: int) -> None:
     if held >= KEYS_MAX:
         msg = f"{KEYS_MAX} idempotency and dedup keys are held already"
         raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
+
+
+def check_requirements(waiting: WaitingCounts, plans: Iterable[Plan]) -> None:
+    """Refuse sets of labels that no waiting task requires when too many do. Raises QueueFull."""
+    wanted = {"\n".join(plan.requires) for plan in plans if plan.requires}
+    wanted -= waiting.required.keys()
+    if wanted and len(waiting.required) + len(wanted) > REQUIREMENTS_MAX:
+        msg = f"waiting tasks require {REQUIREMENTS_MAX} different sets of labels already"
+        details = {"field": "requires", "max": REQUIREMENTS_MAX}
+        raise QueueFull(msg, code="too_many_requirements", details=details)
 
 
 def check_pauses(paused: int, *, of_types: bool = False) -> None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from rota.domain.caps import FLOW, KEY, Caps
-from rota.domain.commands import PULL
+from rota.domain.commands import PULL, PUSH_LIMIT
 from rota.domain.gates import Gate, Hall, Turn
 from rota.domain.preemption import Urgent
 from rota.domain.standing import News, Standings
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
     from rota.domain.caps import SlotCounts
     from rota.domain.commands import Limits
@@ -156,10 +156,30 @@ class Turns:
         """Give nothing of this key to anybody, until it is let go."""
         self._caps.kept.add(KEY + key)
 
-    def let_go(self, key: str) -> None:
-        if KEY + key in self._caps.kept:
-            self._caps.kept.remove(KEY + key)
-            self._hall.freed.tell(KEY + key)
+    def let_go(self, key: str) -> bool:
+        """Keep a key no longer; whether anything waits for that."""
+        limit = KEY + key
+        if limit not in self._caps.kept:
+            return False
+        self._caps.kept.remove(limit)
+        self._hall.freed.tell(limit)
+        return any(gate.waits_for(limit) for gate in self._lent())
+
+    def is_wanted(self, lane: Lane) -> bool:
+        """Whether anything that workers come for may wait for a limit of this lane."""
+        shared, own = self._caps.of_lane(lane)
+        limits = [limit for limit in (*shared, *own) if limit != PUSH_LIMIT]
+        return bool(limits) and any(gate.waits_for(*limits) for gate in self._lent())
+
+    def lanes_of(self, agent: str) -> Collection[Lane]:
+        """Give the lanes in which an agent's tasks wait."""
+        order = self._orders.get(agent)
+        return order.lanes if order is not None else ()
+
+    def _lent(self) -> Iterator[Gate]:
+        for (side, _), view in self._views.items():
+            if side == PULL:
+                yield from view.gates()
 
     def _view_for(self, consumer: Consumer) -> View:
         kind = (consumer.side, consumer.types is not None)
@@ -208,6 +228,10 @@ class View:
 
     def requirements(self) -> Iterable[str]:
         return list(self._gates)
+
+    def gates(self) -> Iterator[Gate]:
+        for gates in self._gates.values():
+            yield from gates.values()
 
     def has_any(self, consumer: Consumer) -> bool:
         return any(True for _ in self._of(consumer))

@@ -84,6 +84,10 @@ class Gate:
     def is_empty(self) -> bool:
         return not self._lanes
 
+    def waits_for(self, *limits: str) -> bool:
+        """Whether one of these limits can hold it shut, or anything back behind it."""
+        return any(limit in self._blocked or limit in self.limits for limit in limits)
+
     def head_changed(self, agent: str, lane: Lane, head: Task | None) -> None:
         if head is None:
             self._lane_emptied(agent, lane)

@@ -3,8 +3,8 @@
 Workers wait in lines, one for each filter (an agent or any, a type or any, and what is required of
 who takes it); one that names several agents and types stands in several. Only a line that there is
 news for is looked at: a task that came to the front of a lane is news for the few lines that would
-take it; a slot that was freed, for those whose tasks are held back. All others cost nothing,
-however many they are.
+take it; a slot that was freed, for those that its agent's tasks are for, or that wait for a limit
+it was under. All others cost nothing, however many they are.
 The lines that have a turn are in a heap, the fairest first. Giving tasks away only makes turns
 worse, so a place that is too good is seen when it comes to the top.
 """
@@ -12,7 +12,7 @@ worse, so a place that is too good is seen when it comes to the top.
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from rota.domain.commands import PULL
 from rota.domain.dispatch import PUSHER, Consumer, side_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rota.domain.dispatch import Turns
     from rota.domain.gates import Turn
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FILTERS_MAX = 1000
 """In so many lines one worker may stand: agents times types."""
 KEPT_MAX = 10_000
+_SLACK = 64
 
 
 class Wants(NamedTuple):
@@ -86,14 +87,16 @@ class Lending:
         self._turns = turns
         self._lines: dict[Consumer, dict[Waiter, None]] = {}
         self._by_worker: dict[str, dict[Waiter, None]] = {}
+        self._by_labels: dict[frozenset[str], dict[Waiter, None]] = {}
         self._required: dict[str, None] = {"": None}  # what there are lines for
         self._heap: list[tuple[Turn, int, Consumer]] = []
+        self._places: dict[Consumer, int] = {}  # which place of a line counts
         self._news: dict[Consumer, None] = {}  # the lines to look at next
         self._held: dict[Consumer, None] = {}  # those for which something waits, but not freely
         self._count = count()
         self._by_reply: dict[Any, Waiter] = {}
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()  # until when, for whom
-        self._kept_for: dict[str, set[str]] = {}  # and the other way round
+        self._kept_for: dict[str, dict[str, None]] = {}  # and the other way round
 
     def __len__(self) -> int:
         return len(self._by_reply)
@@ -114,6 +117,7 @@ class Lending:
             self._required = dict.fromkeys(("", *self._turns.requirements()))
         self._by_reply[waiter.reply] = waiter
         self._by_worker.setdefault(waiter.wants.worker, {})[waiter] = None
+        self._by_labels.setdefault(waiter.wants.labels, {})[waiter] = None
         for requires in self._required:
             self._stand(waiter, requires)
         self._come_back(waiter.wants.worker)
@@ -132,19 +136,18 @@ class Lending:
         """Take one out; whether it was there."""
         if self._by_reply.pop(waiter.reply, None) is None:
             return False
-        own = self._by_worker[waiter.wants.worker]
-        del own[waiter]
-        if not own:
-            del self._by_worker[waiter.wants.worker]
+        _take_out(self._by_worker, waiter.wants.worker, waiter)
+        _take_out(self._by_labels, waiter.wants.labels, waiter)
         for consumer in waiter.lines:
-            line = self._lines[consumer]
-            del line[waiter]
-            if not line:
-                del self._lines[consumer]
-                self._news.pop(consumer, None)
-                self._held.pop(consumer, None)
+            self._step_out(waiter, consumer)
         waiter.lines.clear()
         return True
+
+    def _step_out(self, waiter: Waiter, consumer: Consumer) -> None:
+        if _take_out(self._lines, consumer, waiter):
+            self._news.pop(consumer, None)
+            self._held.pop(consumer, None)
+            self._places.pop(consumer, None)
 
     # -- what is heard
 
@@ -157,28 +160,67 @@ class Lending:
         self._heap.clear()
         for waiter in waiting:
             self.join(waiter)
+        for key, (_, worker) in self._kept.items():
+            if worker not in self._by_worker:
+                turns.keep(key)
 
     def head_changed(self, agent: str, lane: Lane) -> None:
         """Have the lines looked at that would take from a lane."""
         if not self._lines or side_of(lane) != PULL:
             return
-        kind, requires = (lane[1],), lane[5]
-        if requires not in self._required:
-            self._required[requires] = None
+        if lane[5] not in self._required:
+            self._require(lane[5])
+        self._tell(agent, lane)
+
+    def _require(self, requires: str) -> None:
+        """Open lines for tasks that require what none has before; shut those of none any more."""
+        required = self._required
+        if len(required) > 2 * len(waiting := set(self._turns.requirements())) + _SLACK:
             for waiter in self.all():
-                self._stand(waiter, requires)
-        for types, agents in product((kind, None), ((agent,), None)):
-            consumer = Consumer(PULL, types, agents, requires)
+                for consumer in waiter.lines:
+                    if consumer.requires and consumer.requires not in waiting:
+                        self._step_out(waiter, consumer)
+                waiter.lines = [each for each in waiter.lines if waiter in self._line_of(each)]
+            self._required = required = dict.fromkeys(("", *waiting))
+        required[requires] = None
+        for labels, waiters in self._by_labels.items():
+            if labels.issuperset(requires.split("\n")):
+                for waiter in waiters:
+                    self._stand(waiter, requires)
+
+    def _line_of(self, consumer: Consumer) -> Iterable[Waiter]:
+        return self._lines.get(consumer, ())
+
+    def _tell(self, agent: str, lane: Lane) -> None:
+        for types, agents in product(((lane[1],), None), ((agent,), None)):
+            consumer = Consumer(PULL, types, agents, lane[5])
             if consumer in self._lines:
                 self._news[consumer] = None
 
+    def freed(self, agent: str, lane: Lane) -> None:
+        """Have the lines looked at for which a slot of such a task gave way."""
+        if self._lines:
+            if self._turns.is_wanted(lane):
+                self.eased()
+            else:
+                self.resumed(agent)
+
+    def resumed(self, agent: str) -> None:
+        """Have the lines looked at that would take from an agent, which stands better now."""
+        lanes = self._turns.lanes_of(agent)
+        if len(lanes) > len(self._lines):
+            mine = (None, (agent,))
+            self._news.update((each, None) for each in self._lines if each.agents in mine)
+            return
+        for lane in lanes:
+            if side_of(lane) == PULL:
+                self._tell(agent, lane)
+
     def eased(self) -> None:
-        """Have the lines looked at whose tasks were held back: something gave way."""
-        if self._held or self._heap:
-            self._news.update(self._held)
-            self._news.update((consumer, None) for _, _, consumer in self._heap)
-            self._held.clear()
-            self._heap.clear()
+        """Have all lines looked at that anything waits for: who knows what gave way."""
+        self._news.update(self._held)
+        self._news.update(dict.fromkeys(self._places))
+        self._held.clear()
 
     # -- who is next
 
@@ -199,22 +241,26 @@ class Lending:
         if not self._news:
             return
         news, self._news = self._news, {}
-        stale = {consumer for _, _, consumer in self._heap} & news.keys()
-        if stale:
-            self._heap = [item for item in self._heap if item[2] not in stale]
         for consumer in news:
             turn = self._turns.first(consumer)
-            if turn is not None:
-                self._heap.append((turn, next(self._count), consumer))
-            else:
+            if turn is None:
                 self._rest(consumer)
-        heapify(self._heap)
+            else:
+                self._held.pop(consumer, None)
+                number = self._places[consumer] = next(self._count)
+                heappush(self._heap, (turn, number, consumer))
+        if len(self._heap) > 2 * len(self._places) + _SLACK:
+            self._heap = [item for item in self._heap if self._places.get(item[2]) == item[1]]
+            heapify(self._heap)
 
     def _best(self) -> tuple[Turn, Consumer] | None:
         heap = self._heap
         while heap:
             turn, number, consumer = heap[0]
-            now = self._turns.first(consumer) if consumer in self._lines else None
+            if self._places.get(consumer) != number:
+                heappop(heap)
+                continue
+            now = self._turns.first(consumer)
             if now is not None and now == turn:
                 return turn, consumer
             if now is not None:
@@ -226,8 +272,11 @@ class Lending:
 
     def _rest(self, consumer: Consumer) -> None:
         """Let a line wait that has no turn: for any ease if something is held, else for a head."""
-        if consumer in self._lines and self._turns.has_any(consumer):
+        self._places.pop(consumer, None)
+        if self._turns.has_any(consumer):
             self._held[consumer] = None
+        else:
+            self._held.pop(consumer, None)
 
     def _worker_for(self, task: Task, consumer: Consumer) -> Waiter:
         """Give the one that had the task's key last if it waits, else who has waited longest."""
@@ -245,7 +294,7 @@ class Lending:
         """Keep a key for the worker that gave it back, unless it waits already."""
         self._forget(key)
         self._kept[key] = (until, worker)
-        self._kept_for.setdefault(worker, set()).add(key)
+        self._kept_for.setdefault(worker, {})[key] = None
         if worker not in self._by_worker:
             self._turns.keep(key)
         if len(self._kept) > KEPT_MAX:
@@ -263,19 +312,25 @@ class Lending:
     def _let_go(self, key: str) -> None:
         """Let whoever comes first have a key."""
         self._forget(key)
-        self._turns.let_go(key)
-        self.eased()
+        if self._turns.let_go(key):
+            self.eased()
 
     def _come_back(self, worker: str) -> None:
         """Let go of the keys of a worker that waits now: it is preferred, and nobody is held up."""
-        for key in self._kept_for.get(worker, ()):
-            self._turns.let_go(key)
+        if [key for key in self._kept_for.get(worker, ()) if self._turns.let_go(key)]:
             self.eased()
 
     def _forget(self, key: str) -> None:
         _, worker = self._kept.pop(key, (0, ""))
-        keys = self._kept_for.get(worker)
-        if keys is not None:
-            keys.discard(key)
-            if not keys:
-                del self._kept_for[worker]
+        if worker in self._kept_for:
+            _take_out(self._kept_for, worker, key)
+
+
+def _take_out(groups: dict[Any, dict[Any, None]], name: Any, member: Any) -> bool:
+    """Take one out of its group; whether that was the last."""
+    group = groups[name]
+    del group[member]
+    if group:
+        return False
+    del groups[name]
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.answer import Answer
 from rota.domain.leases import named_by, stale
@@ -45,14 +46,10 @@ class Asked:
         lent: list[Lent] = await self.reply.future
         return lent
 
-    def stop_waiting(self) -> None:
-        """Have it answered now, with what there is."""
-        self._shard.dispatcher.tell(m.LeaveLine(self.reply))
-
     def leave(self) -> None:
         """Have it forgotten: what it was given by then goes back."""
         self.reply.ok([])
-        self._shard.dispatcher.tell(m.LeaveLine(self.reply))
+        self._shard.dispatcher.tell(lm.LeaveLine(self.reply))
 
 
 class Bridge:
@@ -173,21 +170,21 @@ class Bridge:
         """Have a worker wait for tasks. Raises ShuttingDown or StorageUnavailable."""
         self.shard.check_open()
         asked = Asked(self.shard)
-        self.shard.dispatcher.tell(m.LendTasks(wants, wait_ms * 1000, asked.reply))
+        self.shard.dispatcher.tell(lm.LendTasks(wants, wait_ms * 1000, asked.reply))
         self.shard.hurry()
         return asked
 
     def give_back(self, lent: list[Lent]) -> None:
         """Put tasks back that their worker cannot be told of."""
         back = tuple((each.task.id, each.token) for each in lent)
-        self.shard.leases.tell(m.GiveBack(back, RELEASED))
+        self.shard.leases.tell(lm.GiveBack(back, RELEASED))
 
     async def tell_settled(
         self, said: Sequence[tuple[str, int, Outcome | None]], worker: str | None, by: str
     ) -> Awaitable[list[Settled | RotaError]]:
         """Take what a worker says of its leases; give what will say what became of each."""
         found = await self.sight_for(by).leased([name for name, _, _ in said])
-        outcomes: list[m.LeaseOutcome] = []
+        outcomes: list[lm.LeaseOutcome] = []
         answers: dict[int, RotaError] = {}
         for at, (name, token, outcome) in enumerate(said):
             task = found[name]
@@ -196,10 +193,10 @@ class Bridge:
             elif token != named_by(name)[1]:
                 answers[at] = stale(task, "the token is not this lease's")
             else:
-                outcomes.append(m.LeaseOutcome(name, task.id, task.agent, token, outcome))
+                outcomes.append(lm.LeaseOutcome(name, task.id, task.agent, token, outcome))
         self.shard.check_open()
         reply = Answer()
-        self.shard.leases.tell(m.SettleLeases(tuple(outcomes), worker, by, reply))
+        self.shard.leases.tell(lm.SettleLeases(tuple(outcomes), worker, by, reply))
         self.shard.hurry()
         return self._in_order(reply, answers)
 
@@ -235,7 +232,7 @@ class Bridge:
             raise stale(task, "the token is not this lease's")
         heard: Heard = await self._ask(
             self.shard.leases,
-            lambda reply: m.ExtendLease(
+            lambda reply: lm.ExtendLease(
                 name, task.id, token, worker, lines, level, progress, lease_ms, reply
             ),
         )

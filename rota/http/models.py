@@ -28,7 +28,6 @@ from rota.config import (
     BATCH_MAX,
     DEDUP_MS_MAX,
     DEPENDS_MAX,
-    ERROR_CHARS_MAX,
     ID_CHARS_MAX,
     KEY_CHARS_MAX,
     PAGE_ROWS_MAX,
@@ -37,11 +36,8 @@ from rota.config import (
     SEQ_MAX,
     TOKEN_MS_MAX,
     URL_CHARS_MAX,
-    WAIT_MS_MAX,
     RetrySettings,
 )
-from rota.domain.leases import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from rota.domain.lending import FILTERS_MAX
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 from rota.domain.placeholders import names_in
 from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
@@ -122,7 +118,7 @@ def _own_id(text: str) -> str:
     return text
 
 
-def _short(report: Any) -> Any:
+def short(report: Any) -> Any:
     """Refuse a report that is too large to be kept a thousand times."""
     if len(orjson.dumps(report)) > REPORT_BYTES_MAX:
         msg = f"must not be larger than {REPORT_BYTES_MAX} bytes"
@@ -155,12 +151,7 @@ TimeoutMs = Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)]
 Index = Annotated[int, Field(ge=0)]
 Line = Annotated[str, StringConstraints(max_length=LINE_CHARS_MAX)]
 Level = Literal["debug", "info", "warning", "error"]
-Report = Annotated[dict[str, Any] | int | float | str, AfterValidator(_short)]
-LeaseMs = Annotated[int, Field(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
-LeaseId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX + 30)]
-ErrorText = Annotated[str, StringConstraints(max_length=ERROR_CHARS_MAX)]
-LEASES_MAX = 1000
-RETRY_AFTER_MS_MAX = 24 * 3600 * 1000
+Report = Annotated[dict[str, Any] | int | float | str, AfterValidator(short)]
 
 
 class NativeBody(BaseModel):
@@ -405,85 +396,6 @@ AttemptToken = Annotated[
         description="X-Rota-Token of the attempt that speaks; refused once another one runs",
     ),
 ]
-
-
-class WantsBody(NativeBody):
-    """Which tasks a worker wants to take."""
-
-    agents: list[AgentId] | None = Field(None, min_length=1, max_length=100, fail_fast=True)
-    types: list[Action] | None = Field(None, min_length=1, max_length=100, fail_fast=True)
-    labels: list[Key] = Field([], max_length=32, fail_fast=True, description="what it has")
-    max: int = Field(1, ge=1, le=LEASES_MAX, description="how many tasks at once")
-    waitMs: int = Field(0, ge=0, le=WAIT_MS_MAX, description="how long to wait for the first")
-    leaseMs: LeaseMs = Field(LEASE_MS, description="how long it may be silent")
-    start: bool = Field(False, description="whether it starts them at once")
-
-    @model_validator(mode="after")
-    def _few_lines(self) -> WantsBody:
-        if len(set(self.agents or "1")) * len(set(self.types or "1")) > FILTERS_MAX:
-            msg = f"agents times types must not be more than {FILTERS_MAX}"
-            raise ValueError(msg)
-        return self
-
-
-class LeaseBody(WantsBody):
-    """POST /v1/leases."""
-
-    workerId: AgentId = Field(description="who asks; the name is yours")
-
-
-class HeldBody(NativeBody):
-    """What every call about a lease says."""
-
-    token: AttemptToken
-    workerId: AgentId | None = Field(None, description="if given, it must be whose lease it is")
-
-
-class HeartbeatBody(HeldBody):
-    """POST /v1/leases/{id}/heartbeat."""
-
-    leaseMs: LeaseMs | None = Field(None, description="another length from now on")
-    progress: Report | None = None
-    lines: list[Line] = Field([], max_length=LINES_MAX, fail_fast=True)
-    level: Level = "info"
-
-
-class CompleteBody(HeldBody):
-    """POST /v1/leases/{id}/complete."""
-
-    result: Any = None
-
-
-class FailFields(BaseModel):
-    """Why an attempt failed."""
-
-    error: ErrorText = Field("", description="what went wrong")
-    code: Action | None = Field(None, description="a name for it, which retryOn can mean")
-    retryable: bool | None = Field(None, description="false: trying again cannot help")
-    retryAfterMs: int | None = Field(None, ge=0, le=RETRY_AFTER_MS_MAX)
-    details: Annotated[dict[str, Any], AfterValidator(_short)] | None = None
-
-
-class FailBody(HeldBody, FailFields):
-    """POST /v1/leases/{id}/fail."""
-
-    error: ErrorText = Field(description="what went wrong")
-
-
-class OutcomeItem(HeldBody, FailFields):
-    """What became of one lease."""
-
-    leaseId: LeaseId
-    outcome: Literal["complete", "fail", "release"]
-    result: Any = None
-
-
-class SettleBody(NativeBody):
-    """POST /v1/leases/settle."""
-
-    workerId: AgentId
-    outcomes: list[OutcomeItem] = Field(max_length=LEASES_MAX, fail_fast=True)
-    lease: WantsBody | None = Field(None, description="what to take next, in the same call")
 
 
 class LogBody(NativeBody):

@@ -6,7 +6,7 @@ What crosses agents (workflows, new lives for the dead) is the administrators' a
 from __future__ import annotations
 
 from rota.domain.tokens import Right
-from rota.http import answers, models
+from rota.http import answers, lease_models, models
 from rota.http.route import Route
 from rota.http.v1 import dead, leases, workflows
 
@@ -18,7 +18,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases",
         leases.lease,
         "Take tasks to work on; waits for them",
-        models.LeaseBody,
+        lease_models.LeaseBody,
         answers.LeasePage,
         needs=Right.WORK,
     ),
@@ -27,7 +27,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases/settle",
         leases.settle,
         "Say what became of many leases, and take the next tasks",
-        models.SettleBody,
+        lease_models.SettleBody,
         answers.SettledPage,
         needs=Right.WORK,
     ),
@@ -36,7 +36,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/heartbeat",
         leases.heartbeat,
         "Let a lease live on; tells of a cancel",
-        models.HeartbeatBody,
+        lease_models.HeartbeatBody,
         answers.HeartbeatView,
         needs=Right.WORK,
     ),
@@ -45,7 +45,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/complete",
         leases.complete,
         "The task is done",
-        models.CompleteBody,
+        lease_models.CompleteBody,
         answers.SettledView,
         needs=Right.WORK,
     ),
@@ -54,7 +54,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/fail",
         leases.fail,
         "The attempt failed",
-        models.FailBody,
+        lease_models.FailBody,
         answers.SettledView,
         needs=Right.WORK,
     ),
@@ -63,7 +63,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/leases/{id}/release",
         leases.release,
         "Give the task back at once; no attempt is spent",
-        models.HeldBody,
+        lease_models.HeldBody,
         answers.SettledView,
         needs=Right.WORK,
     ),

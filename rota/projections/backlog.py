@@ -30,6 +30,8 @@ class Backlog:
         self._tasks = tasks
         self.orders: dict[str, AgentOrder] = {}
         self.aside: dict[str, int] = {}
+        self.required: dict[str, int] = {}
+        """How many wait for a worker with such labels (`lane[5]`); none that ask for nothing."""
         self.total = 0
         self.bytes = 0
         self._aging_us = 0
@@ -75,8 +77,7 @@ class Backlog:
         task.entry = 0
         order = self.orders[task.agent]
         order.left(task)
-        self.total -= 1
-        self.bytes -= size_of(task)
+        self._count(task, -1)
         if not order.waiting:
             del self.orders[task.agent]
 
@@ -116,19 +117,27 @@ class Backlog:
         if order is None:
             order = self.orders[task.agent] = AgentOrder(seq)
         order.push(task)
-        self.total += 1
-        self.bytes += size_of(task)
+        self._count(task, 1)
+
+    def _count(self, task: Task, step: int) -> None:
+        self.total += step
+        self.bytes += step * size_of(task)
+        requires = task.lane[5]
+        if requires:
+            left = self.required.get(requires, 0) + step
+            if left:
+                self.required[requires] = left
+            else:
+                del self.required[requires]
 
     def _set_aside(self, task: Task) -> None:
         task.entry = ASIDE
         self.aside[task.agent] = self.aside.get(task.agent, 0) + 1
-        self.total += 1
-        self.bytes += size_of(task)
+        self._count(task, 1)
 
     def _take_back(self, task: Task) -> None:
         task.entry = 0
-        self.total -= 1
-        self.bytes -= size_of(task)
+        self._count(task, -1)
         left = self.aside[task.agent] - 1
         if left:
             self.aside[task.agent] = left

@@ -138,6 +138,7 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "POST", "/v1/batches", "/v1/batches", items, keyed, 200
     yield "GET", "/v1/batches/{id}", f"/v1/batches/{batch}", None, none, 200
     yield "POST", "/v1/batches/{id}/cancel", f"/v1/batches/{batch}/cancel", None, none, 200
+    yield from _lease_calls(rota)
     yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
     for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
@@ -180,6 +181,29 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", rows, f"{rows}?status=pending&agent_name=a&limit=1", None, none, 200
     yield "GET", f"{rows}/{{id}}", f"{rows}/{done}", None, none, 200
     yield "GET", "/automechanica/dead", "/automechanica/dead?task_type=x", None, none, 200
+
+
+def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    ask = {"workerId": "ada", "agents": ["lee"], "max": 5}
+    for _ in range(5):
+        rota.submit_native("lee", "fit", retry={"baseMs": 60_000})
+    yield "POST", "/v1/leases", "/v1/leases", {**ask, "agents": ["nobody"]}, none, 200
+    leases = rota.post("/v1/leases", ask).json["leases"]
+    yield "GET", "/v1/workers", "/v1/workers", None, none, 200
+    said = [{"error": "x"}, {}, {"result": 1}, {"progress": 5, "lines": ["x"]}]
+    for lease, what, more in zip(
+        leases, ("fail", "release", "complete", "heartbeat"), said, strict=False
+    ):
+        path, body = f"/v1/leases/{lease['leaseId']}/{what}", {"token": lease["token"], **more}
+        yield "POST", f"/v1/leases/{{id}}/{what}", path, body, none, 200
+    outcomes = [
+        {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+        for lease in leases[3:] + leases[:1]
+    ]
+    body = {"workerId": "ada", "outcomes": outcomes, "lease": {"agents": ["lee"]}}
+    yield "POST", "/v1/leases/settle", "/v1/leases/settle", body, none, 200
+    yield "GET", "/v1/workers", "/v1/workers?limit=1", None, none, 200
 
 
 def row(method: str, path: str) -> Route:

@@ -15,7 +15,7 @@ from support.sim_outside import SimReply
 from support.sim_rules import Rule
 from support.sim_work import ACTIONS
 
-from rota.actors import messages as m
+from rota.actors import lease_messages as lm
 from rota.actors.runtime import body_of
 from rota.domain.leases import lease_id
 from rota.domain.lending import Wants
@@ -127,7 +127,7 @@ class Workers:
 
         reply = Asking(world, "lease", given)
         self.asking[name] = reply
-        world.shard.dispatcher.tell(m.LendTasks(wants, wait_us, reply))
+        world.shard.dispatcher.tell(lm.LendTasks(wants, wait_us, reply))
 
     def _given(self, wants: Wants, lent: Lent) -> None:
         world, task = self._world, lent.task
@@ -151,7 +151,7 @@ class Workers:
         reply = self.asking.pop(name)
         reply.leave()
         self._world.trace("worker %s leaves", name)
-        self._world.shard.dispatcher.tell(m.LeaveLine(reply))
+        self._world.shard.dispatcher.tell(lm.LeaveLine(reply))
 
     # -- what they say
 
@@ -168,7 +168,7 @@ class Workers:
 
         reply = SimReply(world, "heartbeat", heard)
         world.trace("worker %s is heard of %s", name, task_id)
-        message = m.ExtendLease(
+        message = lm.ExtendLease(
             lease_id(task_id, token), task_id, token, None, lines, "info", None, None, reply
         )
         world.shard.leases.tell(message)
@@ -178,7 +178,7 @@ class Workers:
         world, rng = self._world, self._rng
         task_id, agent, token = lease
         outcome = world.work.outcome(token) if rng.random() < self._outcome_odds else None
-        says = m.LeaseOutcome(lease_id(task_id, token), task_id, agent, token, outcome)
+        says = lm.LeaseOutcome(lease_id(task_id, token), task_id, agent, token, outcome)
         who = name if rng.random() < 0.9 else rng.choice((None, "nobody"))
 
         def check(answers: list[Any]) -> None:
@@ -193,7 +193,7 @@ class Workers:
 
         world.trace("worker %s says of %s: %s", name, task_id, outcome)
         reply = SimReply(world, "settle", check)
-        world.shard.leases.tell(m.SettleLeases((says,), who, name, reply))
+        world.shard.leases.tell(lm.SettleLeases((says,), who, name, reply))
         if rng.random() < 0.7:
             self.held[name].remove(lease)
 

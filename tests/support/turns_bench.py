@@ -90,7 +90,7 @@ class Bench:
         """Submit a task to a lane."""
         self.count += 1
         name = f"t{self.count}"
-        executor, action, key, batch = lane[:4]
+        executor, action, key, batch, _, requires, _ = lane
         bound, _, batch_id = batch.partition(":")
         event = made(
             e.TaskSubmitted,
@@ -104,10 +104,11 @@ class Bench:
             batch=batch_id or None,
             parallelism=int(bound) if bound else None,
             preempt=preempt,
+            requires=requires.split("\n") if requires else None,
         )
         self.record(event)
         task = self.state.tasks.by_id[name]
-        assert task.lane[:4] == lane[:4]
+        assert (task.lane[:4], task.lane[5]) == (lane[:4], requires)
         self.queued(task)
         return name
 
@@ -262,6 +263,7 @@ class Bench:
                 (task.executor == PULL) == (consumer.side == PULL)
                 and (consumer.types is None or task.action in consumer.types)
                 and (consumer.agents is None or task.agent in consumer.agents)
+                and task.lane[5] == consumer.requires
             )
 
         def rank(task: Task) -> tuple[int, int]:

@@ -1,7 +1,9 @@
 """/v1/leases, /v1/workers: tasks lent to workers, what they say of them, and who they are.
 
 A worker waits here for its turn; if it leaves before its answer, what it was given goes back at
-once. Every outcome carries the token of its lease.
+once. One that has closed its half of the connection counts as gone: it may hear of nothing, and a
+task that is lent to nobody would wait for its lease to expire. Every outcome carries the token of
+its lease.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from rota.domain.leases import lease_id
 from rota.domain.lending import Wants
 from rota.errors import InvalidRequest, RotaError
 from rota.http import views
-from rota.http.models import (
+from rota.http.lease_models import (
     CompleteBody,
     FailBody,
     FailFields,
@@ -56,11 +58,12 @@ async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]
     connection = connection_of(call.request)
     asked = call.bridge.lend(wants, body.waitMs)
 
+    def has_left() -> bool:
+        return connection.is_gone or connection.at_eof  # who hangs up does that first
+
     def left() -> None:
-        if connection.is_gone:
+        if has_left():
             asked.leave()
-        elif connection.at_eof:  # it may have left: what it would be given may be lost
-            asked.stop_waiting()
 
     with connection.attended(left), call.staying(asked.stop_waiting):
         left()
@@ -69,7 +72,7 @@ async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]
         call.bridge.give_back(lent)
         lent = []
     call.check_welcome()
-    if connection.is_gone and lent:
+    if lent and has_left():
         call.bridge.give_back(lent)
         return []
     return [_shown(worker, each) for each in lent]

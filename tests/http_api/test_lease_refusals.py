@@ -1,0 +1,347 @@
+"""Workers that are not to be relied on, and strangers: each is answered by a code, in words.
+
+Who comes too late, twice, or for another's lease changes nothing; who asks for too much is told
+which field; who leaves while it waits, or before its answer, loses no task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.http_server import look, read_all, until
+from support.leasing import WAIT_MS, Waiting, is_waiting, say, take, take_one, workers
+
+from rota.actors import dispatcher
+from rota.actors.runtime import body_of
+
+if TYPE_CHECKING:
+    from support.http_server import Rota, Servers
+
+POST = (
+    "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    "Content-Length: {length}\r\n\r\n"
+)
+
+
+def request(path: str, body: dict[str, Any]) -> bytes:
+    data = json.dumps(body).encode()
+    return POST.format(path=path, length=len(data)).encode() + data
+
+
+# -- too late, twice, another's ------------------------------------------------------------------
+
+
+def test_a_task_is_completed_once(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    assert say(rota, lease, "complete", result=1).status == 200
+    for what in ({"result": 2}, {"result": 1}):
+        answer = say(rota, lease, "complete", **what)
+        assert (answer.status, answer.code) == (409, "stale_attempt")
+        assert answer.json["details"]["taskId"] == task_id
+    assert say(rota, lease, "fail", error="no").code == "stale_attempt"
+    assert say(rota, lease, "release").code == "stale_attempt"
+    assert look(rota, task_id)["result"] == 1
+    refused = rota.events(task=task_id, kind="result_refused")
+    assert [event["data"]["outcome"] for event in refused] == [
+        "succeeded", "succeeded", "failed", "released",
+    ]  # fmt: skip
+    assert {event["data"]["token"] for event in refused} == {lease["token"]}
+    assert rota.digests()[0] == rota.digests()[1]
+
+
+def test_an_outcome_after_the_expiry_is_recorded_and_changes_nothing(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    late = take_one(rota, leaseMs=1000)
+    again = take_one(rota, "ben", waitMs=WAIT_MS)
+    answer = say(rota, late, "complete", result="late")
+    assert (answer.status, answer.code) == (409, "stale_attempt")
+    assert "it has expired" in answer.json["error"]
+    [refused] = rota.events(task=task_id, kind="result_refused")
+    assert refused["data"]["token"] == late["token"]
+    assert look(rota, task_id)["state"] == "assigned"
+    assert say(rota, again, "complete", result="in time").status == 200
+    assert look(rota, task_id)["result"] == "in time"
+
+
+def test_a_worker_speaks_for_its_own_leases_only(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota, "ada")
+    for what, more in (
+        ("complete", {}),
+        ("fail", {"error": "x"}),
+        ("release", {}),
+        ("heartbeat", {}),
+    ):
+        answer = say(rota, lease, what, workerId="eve", **more)
+        assert (answer.status, answer.code) == (409, "stale_attempt")
+        assert "another worker's" in answer.json["error"]
+    outcome = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    answer = rota.post("/v1/leases/settle", {"workerId": "eve", "outcomes": [outcome]})
+    assert answer.json["outcomes"][0]["code"] == "stale_attempt"
+    assert look(rota, task_id)["state"] == "assigned"
+    assert say(rota, lease, "complete", workerId="ada").status == 200
+
+
+def test_a_token_must_be_the_leases_own(rota: Rota) -> None:
+    rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    for token in (lease["token"] - 1, lease["token"] + 1, 1, 2**53 - 1):
+        answer = say(rota, {**lease, "token": token}, "complete")
+        assert (answer.status, answer.code) == (409, "stale_attempt"), token
+    assert say(rota, lease, "complete").status == 200
+
+
+@pytest.mark.parametrize("what", ["complete", "fail", "release", "heartbeat"])
+def test_an_unknown_lease_is_404(rota: Rota, what: str) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    own, more = rota.submit_native("ann", "echo"), {"error": "x"} if what == "fail" else {}
+    until(lambda: look(rota, own)["state"] == "succeeded")
+    [assigned] = rota.events(task=own, kind="task_assigned")
+    ahead, mine = lease["token"] + 1000, assigned["seq"]
+    names = {"nonsense": 1, "lse_": 1, "lse_1_": 1, "lse_0_x": 1, "lse_9_tsk_nobody": 9}
+    names |= {f"lse_{ahead}_{task_id}": ahead, f"lse_{mine}_{own}": mine, f"lse_{10**20}_x": 1}
+    names |= {"%00": 1, "lse_1_%F0%9F%92%A9": 1, "x" * 2000: 1}
+    for name, token in names.items():
+        answer = rota.post(f"/v1/leases/{name}/{what}", {"token": token, **more})
+        assert (answer.status, answer.code) == (404, "not_found"), (name, answer)
+    assert say(rota, lease, "complete").status == 200
+
+
+# -- too much ------------------------------------------------------------------------------------
+
+WRONG: list[tuple[str, Any]] = [
+    ("max", 10**9),
+    ("max", 0),
+    ("max", -1),
+    ("max", 1.5),
+    ("max", "many"),
+    ("leaseMs", 365 * 24 * 3600 * 1000),
+    ("leaseMs", 999),
+    ("leaseMs", 10**30),
+    ("waitMs", 10**9),
+    ("waitMs", -1),
+    ("agents", []),
+    ("agents", ["x"] * 101),
+    ("agents", "ann"),
+    ("agents", ["a\nb"]),
+    ("types", []),
+    ("types", [f"t{n}" for n in range(101)]),
+    ("types", [""]),
+    ("labels", ["x"] * 33),
+    ("labels", ["a\nb"]),
+    ("labels", ["x" * 10_000]),
+    ("start", "yes"),
+    ("workerId", ""),
+    ("workerId", "x" * 201),
+    ("workerId", None),
+    ("workerId", "a\x1b[31m"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_what_is_out_of_reason_is_400_and_names_its_field(
+    rota: Rota, field: str, value: Any
+) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    answer = rota.post("/v1/leases", {"workerId": "ada", field: value})
+    assert answer.status == 400, answer
+    assert field in answer.json["error"]
+    if field != "workerId":
+        body = {"workerId": "ada", "outcomes": [], "lease": {field: value}}
+        assert field in rota.post("/v1/leases/settle", body).json["error"]
+    assert (look(rota, task_id)["state"], workers(rota)) == ("ready", {})
+
+
+def test_a_worker_that_names_too_many_agents_and_types_is_told_so(rota: Rota) -> None:
+    wants = {"agents": [f"a{n}" for n in range(100)], "types": [f"t{n}" for n in range(11)]}
+    answer = rota.post("/v1/leases", {"workerId": "ada", **wants})
+    assert (answer.status, "agents times types" in answer.json["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "field"),
+    [
+        ("complete", {}, "token"),
+        ("complete", {"token": "1"}, "token"),
+        ("complete", {"token": 1, "colour": 1}, "colour"),
+        ("fail", {"token": 1}, "error"),
+        ("fail", {"token": 1, "error": "x" * 4001}, "error"),
+        ("fail", {"token": 1, "error": "x", "retryAfterMs": 10**12}, "retryAfterMs"),
+        ("fail", {"token": 1, "error": "x", "retryable": "no"}, "retryable"),
+        ("fail", {"token": 1, "error": "x", "details": {"x": "y" * 100_000}}, "details"),
+        ("heartbeat", {"token": 1, "lines": ["x"] * 10_000}, "lines"),
+        ("heartbeat", {"token": 1, "lines": ["x" * 100_000]}, "lines"),
+        ("heartbeat", {"token": 1, "leaseMs": 10**12}, "leaseMs"),
+        ("heartbeat", {"token": 1, "level": "shout"}, "level"),
+        ("heartbeat", {"token": 1, "progress": {"x": "y" * 100_000}}, "progress"),
+        ("release", {"token": 1, "why": "x"}, "why"),
+    ],
+)
+def test_a_wrong_body_is_400_and_names_its_field(
+    rota: Rota, what: str, body: dict[str, Any], field: str
+) -> None:
+    answer = rota.post(f"/v1/leases/lse_1_x/{what}", body)
+    assert (answer.status, field in answer.json["error"]) == (400, True), answer
+
+
+@pytest.mark.parametrize(
+    ("outcome", "field"),
+    [
+        ({"outcome": "explode"}, "outcome"),
+        ({"outcome": "fail"}, "error"),
+        ({"outcome": "complete", "token": None}, "token"),
+        ({"outcome": "complete", "leaseId": 5}, "leaseId"),
+    ],
+)
+def test_a_wrong_outcome_is_400_and_settles_nothing(
+    rota: Rota, outcome: dict[str, Any], field: str
+) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    good = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    outcomes = [good, {**good, **outcome}]
+    answer = rota.post("/v1/leases/settle", {"workerId": "ada", "outcomes": outcomes})
+    assert (answer.status, f"outcomes.1.{field}" in answer.json["error"]) == (400, True), answer
+    assert look(rota, task_id)["state"] == "assigned"
+
+
+def test_more_than_a_thousand_outcomes_are_refused(rota: Rota) -> None:
+    outcome = {"leaseId": "lse_1_x", "token": 1, "outcome": "complete"}
+    answer = rota.post("/v1/leases/settle", {"workerId": "ada", "outcomes": [outcome] * 1001})
+    assert (answer.status, answer.json["details"]) == (400, {"field": "outcomes"})
+
+
+def test_a_result_of_a_hundred_megabytes_is_413_and_the_lease_lives_on(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    path = f"/v1/leases/{lease['leaseId']}/complete"
+    with rota.connected() as sock:
+        sock.sendall(POST.format(path=path, length=100 << 20).encode() + b'{"token":')
+        assert b" 413 " in sock.recv(1 << 16).split(b"\r\n")[0]
+    assert look(rota, task_id)["state"] == "assigned"
+    assert say(rota, lease, "complete").status == 200
+
+
+def test_a_result_as_large_as_a_body_may_be_is_kept(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    assert say(rota, take_one(rota), "complete", result="x" * 3_000_000).status == 200
+    assert len(look(rota, task_id)["result"]) == 3_000_000
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"null", b'{"workerId":"a","workerId"'])
+def test_what_is_no_object_is_400(rota: Rota, raw: bytes) -> None:
+    for path in ("/v1/leases", "/v1/leases/settle", "/v1/leases/lse_1_x/complete"):
+        assert rota.request("POST", path, raw=raw).status == 400
+
+
+def test_only_so_many_requests_may_wait(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "WAITING_MAX", 1)
+    waiting = Waiting(rota)
+    answer = rota.post("/v1/leases", {"workerId": "ben"})
+    assert (answer.status, answer.code) == (429, "too_many_waiting")
+    rota.submit_native("ann", "fit")
+    assert len(waiting.given()) == 1
+    assert take(rota, "ben") == []
+
+
+def test_stale_outcomes_fill_no_log(rota: Rota) -> None:
+    """A worker that says the same for ever is refused for ever, and written down now and then."""
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    say(rota, lease, "complete")
+    outcome = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    body = {"workerId": "ada", "outcomes": [outcome] * 1000}
+    for _ in range(3):
+        said = rota.post("/v1/leases/settle", body).json["outcomes"]
+        assert {row["code"] for row in said} == {"stale_attempt"}
+    assert len(rota.events(task=task_id, kind="result_refused")) < 1000
+
+
+# -- leaving -------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_leaves_while_it_waits_is_forgotten_and_takes_nothing(rota: Rota) -> None:
+    with rota.connected() as sock:
+        sock.sendall(request("/v1/leases", {"workerId": "ada", "waitMs": WAIT_MS}))
+        until(is_waiting(rota, "ada"))
+    until(lambda: not workers(rota)["ada"]["waiting"], what="it is forgotten")
+    task_id = rota.submit_native("ann", "fit")
+    assert take_one(rota, "ben")["taskId"] == task_id
+    assert len(rota.events(task=task_id, kind="task_assigned")) == 1
+
+
+def test_a_worker_that_hangs_up_hard_is_forgotten_as_well(rota: Rota) -> None:
+    with rota.connected() as sock:
+        sock.sendall(request("/v1/leases", {"workerId": "ada", "waitMs": WAIT_MS}))
+        until(is_waiting(rota, "ada"))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    until(lambda: not workers(rota)["ada"]["waiting"], what="it is forgotten")
+
+
+def test_a_task_whose_worker_left_before_its_answer_goes_back_at_once(rota: Rota) -> None:
+    """It hangs up while the server is busy, so that the server hears of both at once."""
+    tasks = [rota.submit_native("ann", "fit") for _ in range(3)]
+    said = request("/v1/leases", {"workerId": "eve", "max": 3, "leaseMs": 3_600_000})
+
+    def come_and_go(_: Any) -> None:
+        with rota.connected() as sock:
+            sock.sendall(said)
+
+    rota.inside(come_and_go)
+    until(lambda: "eve" in workers(rota) and not workers(rota)["eve"]["holds"])
+    found = take(rota, "ada", max=20)
+    assert [(lease["taskId"], lease["attempt"]) for lease in found] == [(t, 1) for t in tasks]
+
+
+def test_a_worker_that_has_closed_its_half_is_lent_nothing(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    said = request("/v1/leases", {"workerId": "eve"})
+    with rota.connected() as sock:
+
+        def send(_: Any) -> None:
+            sock.sendall(said)
+            sock.shutdown(socket.SHUT_WR)
+
+        rota.inside(send)
+        assert b'{"leases":[]}' in read_all(sock)
+    assert take_one(rota, waitMs=WAIT_MS)["taskId"] == task_id
+
+
+def test_a_stopping_server_answers_waiting_workers_at_once(serve: Servers) -> None:
+    rota = serve()
+    waiting = [Waiting(rota, f"w{n}") for n in range(3)]
+    rota.stop()
+    assert [each.given() for each in waiting] == [[], [], []]
+    rota.start()
+
+
+def test_a_server_that_stops_in_order_leaves_leases_alone(serve: Servers) -> None:
+    rota = serve()
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota, start=True)
+    rota.restart()
+    assert look(rota, task_id)["state"] == "running"
+    assert say(rota, lease, "heartbeat").status == 200
+    assert say(rota, lease, "complete").status == 200
+    assert "attempt_interrupted" not in rota.kinds(task_id)
+
+
+def test_many_that_ask_and_leave_leave_nothing_behind(rota: Rota) -> None:
+    for n in range(50):
+        with contextlib.suppress(OSError), rota.connected() as sock:
+            wants = {"agents": [f"a{n}"], "types": ["x", "y"], "waitMs": WAIT_MS}
+            sock.sendall(request("/v1/leases", {"workerId": f"w{n}", **wants}))
+            until(is_waiting(rota, f"w{n}"))
+    until(lambda: not any(row["waiting"] for row in workers(rota).values()))
+
+    def left(server: Any) -> tuple[int, int, int]:
+        lending = body_of(server.shard.dispatcher)._lending
+        return len(lending._lines), len(lending._by_worker), len(lending)
+
+    assert rota.inside(left) == (0, 0, 0)

@@ -1,0 +1,268 @@
+"""A bench for `Lending`: workers that come, wait and leave, beside a reference that looks at all.
+
+The news is passed on as the dispatcher does, and no more of it. The rule of the reference is in
+`expected`: of all that waits and may be given to anybody who is there, the fairest is next.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from support.turns_bench import AGENTS, HELD, LANES, LENT, TYPES, Bench, draw_limits
+
+from rota.domain.attempts import decide_assignment
+from rota.domain.commands import PULL, Limits
+from rota.domain.dispatch import Turns
+from rota.domain.lending import Lending, Waiter, Wants
+from rota.domain.task import READY, SCHEDULED, Lane, Task, lane_of
+
+if TYPE_CHECKING:
+    from random import Random
+
+LABELS = ("gpu", "big", "linux")
+WORKERS = ("ada", "ben", "cox", "dot", "eli")
+ASKING = tuple(
+    lane_of(PULL, kind, key, "", "", requires)
+    for kind, key, requires in (
+        ("echo", "", "gpu"),
+        ("scan", "", "gpu"),
+        ("scan", "shop", "gpu"),
+        ("echo", "", "big\ngpu"),
+        ("mend", "bank", "big\ngpu\nlinux"),
+    )
+)
+"""Lanes that require labels of who takes their tasks."""
+EVERY = (*LANES, *HELD, *LENT, *ASKING)
+
+
+class TellingTurns(Turns):
+    """Turns that pass the news on to who waits, as the dispatcher does."""
+
+    lending: Lending | None = None
+
+    def head_changed(self, agent: str, lane: Lane) -> None:
+        """Tell both."""
+        super().head_changed(agent, lane)
+        if self.lending is not None:
+            self.lending.head_changed(agent, lane)
+
+    def freed(self, agent: str, lane: Lane) -> None:
+        """Tell both."""
+        super().freed(agent, lane)
+        if self.lending is not None:
+            self.lending.freed(agent, lane)
+
+    def resumed(self, agent: str) -> None:
+        """Tell both."""
+        super().resumed(agent)
+        if self.lending is not None:
+            self.lending.resumed(agent)
+
+    def given(self, task: Task) -> None:
+        """Tell nobody who waits: that a task was given away makes no turn better."""
+        lending, self.lending = self.lending, None
+        super().given(task)
+        self.lending = lending
+
+
+class LendingBench(Bench):
+    """The bench of turns, with workers."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Start with limits and nobody."""
+        self.lending: Lending | None = None
+        super().__init__(limits)
+        self.lending = Lending(self.turns)
+        self._tell_on()
+        self.kept: dict[str, tuple[int, str]] = {}
+        self.barred: set[str] = set()
+        self._replies = count(1)
+
+    def derive(self) -> Turns:
+        """Build the turns anew; who waits goes by them."""
+        state, control = self.state, self.state.control
+        args = (state.backlog.orders, state.slots, control.paused, control.limits)
+        self.turns = TellingTurns(*args, control.paused_types)
+        if self.lending is not None:
+            self.lending.rebase(self.turns)
+            self._tell_on()
+        return self.turns
+
+    def _tell_on(self) -> None:
+        assert isinstance(self.turns, TellingTurns)
+        self.turns.lending = self.lending
+
+    @property
+    def line(self) -> Lending:
+        """Those who wait."""
+        assert self.lending is not None
+        return self.lending
+
+    # -- workers
+
+    def come(self, worker: str = "ada", most: int = 1, **wants: Any) -> Waiter:
+        """Let a worker wait."""
+        asked = Wants(
+            worker,
+            wants.get("agents"),
+            wants.get("types"),
+            frozenset(wants.get("labels", ())),
+            most,
+            30_000,
+        )
+        waiter = Waiter(asked, next(self._replies))
+        self.line.join(waiter)
+        self.barred -= {key for key, (_, whose) in self.kept.items() if whose == worker}
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Let a worker leave."""
+        assert self.line.leave(waiter)
+
+    def hand_back(self, name: str, worker: str, sticky_us: int) -> None:
+        """End a lent task; its key is kept for the worker that had it."""
+        task = self.state.tasks.by_id[name]
+        key = task.lane[2]
+        if key and sticky_us:
+            self.line.keep(key, worker, self.now + sticky_us)
+            self.kept.pop(key, None)
+            self.kept[key] = (self.now + sticky_us, worker)
+            if not self.line.waits(worker):
+                self.barred.add(key)
+        self.complete(name)
+
+    def let_keys_go(self, sticky_us: int) -> None:
+        """Keep no key that was kept for long enough."""
+        self.line.let_go(self.now, sticky_us)
+        while self.kept:
+            key, (until, _) = next(iter(self.kept.items()))
+            if self.now < until <= self.now + sticky_us:
+                return
+            del self.kept[key]
+            self.barred.discard(key)
+
+    def serve(self) -> list[tuple[str, str | None]]:
+        """Give away all there is, checking each choice; name the tasks and who has them."""
+        served: dict[Waiter, None] = {}
+        given_to: list[tuple[str, str | None]] = []
+        while True:
+            found, expected = self.line.next(), self.expected()
+            chosen = found[0] if found is not None else None
+            assert chosen is expected, (
+                f"{chosen and chosen.id} was chosen, but it is the turn of "
+                f"{expected and expected.id}, after\n" + "\n".join(map(str, self.history))
+            )
+            if found is None or chosen is None:
+                break
+            given_to.append((chosen.id, self.hand_out(chosen, found[1], served)))
+        for waiter in served:
+            self.line.leave(waiter)
+        return given_to
+
+    def hand_out(self, task: Task, waiter: Waiter | None, served: dict[Waiter, None]) -> str | None:
+        """Give a task away; name who has it."""
+        if waiter is None:
+            assert task.executor != PULL
+            self.give(task)
+            return None
+        assert waiter in self.line.all()
+        assert waiter.wants.takes(task)
+        _, whose = self.kept.get(task.lane[2], (0, ""))
+        if task.lane[2] and whose:
+            fond = [w for w in self.line.all() if w.wants.worker == whose and w.wants.takes(task)]
+            assert not fond or waiter.wants.worker == whose, "the key's last worker waits"
+        self.record(decide_assignment(task, waiter.wants.worker, waiter.wants.lease_ms))
+        waiter.given.append((task.id, self.state.seq))
+        served[waiter] = None
+        if waiter.is_served:
+            self.line.leave(waiter)
+        self.turns.given(task)
+        return waiter.wants.worker
+
+    # -- the reference
+
+    def expected(self) -> Task | None:
+        """Fewest in flight, then longest waiting; inside, best rank, then oldest: of all there is."""
+        state, limits = self.state, self.state.control.limits
+        flying = [task for task in state.tasks if task.holds]
+        if len(flying) >= limits.inflight:
+            return None
+        here = [waiter.wants for waiter in self.line.all()]
+
+        def may_have(task: Task) -> bool:
+            mine = sum(other.agent == task.agent for other in flying)
+            return (
+                task.state is READY
+                and (
+                    task.executor != PULL
+                    or (task.lane[2] not in self.barred and any(w.takes(task) for w in here))
+                )
+                and task.agent not in state.control.paused
+                and mine < limits.inflight_per_agent
+                and all(taken < cap for taken, cap in self.counts_of(task).values())
+            )
+
+        def turn(task: Task) -> tuple[int, int, int, int]:
+            aging = limits.aging_ms * 1000
+            rank = task.priority * aging + task.created_at if aging else task.priority
+            mine = sum(other.agent == task.agent for other in flying)
+            return (mine, state.backlog.orders[task.agent].since, rank, task.created_seq)
+
+        return min(filter(may_have, list(state.tasks)), key=turn, default=None)
+
+
+def draw_wants(pick: Random) -> dict[str, Any]:
+    """Draw what a worker takes."""
+    agents = tuple(pick.sample((*AGENTS, "eve"), pick.randint(1, 3)))
+    types = tuple(pick.sample(TYPES, pick.randint(1, 3)))
+    return {
+        "worker": pick.choice(WORKERS),
+        "most": pick.choice((1, 1, 2, 5)),
+        "agents": pick.choice((None, agents)),
+        "types": pick.choice((None, types)),
+        "labels": pick.sample(LABELS, pick.randrange(4)),
+    }
+
+
+def play(bench: LendingBench, pick: Random, moves: int, sticky_us: int = 0) -> None:
+    """Do random things, giving away what there is in between."""
+    for _ in range(moves):
+        bench.now += pick.choice((0, 300, 2000))
+        if sticky_us:
+            bench.let_keys_go(sticky_us)
+        flying, waiting = bench.names(flying=True), bench.names(flying=False)
+        aside = [task.id for task in bench.state.tasks if task.state is SCHEDULED]
+        roll = pick.randrange(24)
+        if roll < 7:
+            bench.submit(pick.choice(AGENTS), pick.choice(EVERY), pick.choice((2, 2, 0, 3)))
+        elif roll < 12:
+            bench.come(**draw_wants(pick))
+        elif roll < 14 and bench.line.all():
+            bench.leave(pick.choice(bench.line.all()))
+        elif roll < 17 and flying:
+            name = pick.choice(flying)
+            worker = bench.state.tasks.by_id[name].worker
+            if worker is None:
+                bench.complete(name)
+            else:
+                bench.hand_back(name, worker, sticky_us)
+        elif roll == 17 and flying:
+            bench.interrupt(pick.choice(flying))
+        elif roll == 18 and flying + waiting + aside:
+            bench.cancel(pick.choice(flying + waiting + aside))
+        elif roll == 19:
+            agent = pick.choice(AGENTS)
+            held = agent in bench.state.control.paused
+            (bench.resume if held else bench.pause)(agent)
+        elif roll == 20 and flying:
+            bench.back_off(pick.choice(flying))
+        elif roll == 21 and aside:
+            bench.release(pick.choice(aside))
+        elif roll == 22 and pick.randrange(2):
+            bench.pause_type(pick.choice(("echo", "scan")))
+        elif pick.randrange(4) == 0:
+            bench.change(draw_limits(pick))
+        if pick.randrange(3):
+            bench.serve()
+    bench.serve()
