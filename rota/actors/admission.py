@@ -1,11 +1,11 @@
 """Admission: who may enter, and what the limits are.
 
-In: submissions, batches and changes of the limits. Out: `task_submitted`, `task_rejected`,
-`batch_submitted`, `workflow_submitted`, `batch_rejected`, `refusals_counted` for those beyond a
-rate, `batch_finished`, `config_changed`, and `task_cancelled` for what is replaced, cancelled with
-its batch, or doomed as it comes in. Keeps that only waiting tasks count toward the caps, that one key never makes two
-tasks, and that no cycle of dependencies exists. What a message depends on that has left memory is
-read from the log first; the message comes again with it.
+In: submissions, batches, workflows and changes of the limits. Out: `task_submitted`,
+`task_rejected`, `batch_submitted`, `workflow_submitted`, `batch_rejected`, `refusals_counted` for
+those beyond a rate, `batch_finished`, `config_changed`, and `task_cancelled` for what is replaced,
+cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks count toward the
+caps, that one key never makes two tasks, and that no cycle of dependencies exists. What a message
+depends on that has left memory is read from the log first; the message comes again with it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.http import answers, docs, models
+from rota.http import answers, docs, flow_models, models
 from rota.http.dialects import (
     bare_tasks,
     browsermanager,
@@ -128,7 +128,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/workflows",
         workflows.submit,
         "Submit a workflow",
-        models.WorkflowBody,
+        flow_models.WorkflowBody,
         answers.WorkflowSubmitted,
         202,
         also=(200,),
@@ -163,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/dead/{id}/revive",
         dead.revive,
         "A new life for a dead task",
-        models.ReviveBody,
+        flow_models.ReviveBody,
         answers.Revived,
         202,
     ),
@@ -172,7 +172,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/dead/revive",
         dead.revive_many,
         "New lives for dead tasks",
-        models.ReviveManyBody,
+        flow_models.ReviveManyBody,
         answers.RevivedMany,
     ),
     Route(
