@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from rota.client.flows import FlowCalls
 from rota.client.pages import PAGE_ROWS, rows_of
 from rota.client.paths import path_of, path_of_pause
 from rota.client.transport import DEFAULT_URL, Json, Transport
@@ -34,7 +35,7 @@ END_KINDS = ("task_succeeded", "task_failed", "task_expired", "task_cancelled")
 """The kinds of events that end a task."""
 
 
-class RotaClient:
+class RotaClient(FlowCalls):
     """Talks to one server."""
 
     def __init__(
