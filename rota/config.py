@@ -15,9 +15,8 @@ import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rota.domain.commands import Limits
-from rota.domain.derived import FollowUp, circle_of
+from rota.domain.derived import circle_of
 from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
-from rota.domain.placeholders import names_in
 from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.retry import RetryPolicy
 from rota.environment import with_environment
@@ -27,6 +26,7 @@ from rota.sections import (
     DEFAULT,
     LIMIT_MAX,
     READ,
+    FollowUpSettings,
     NamespaceSettings,
     SchedulerSettings,
     Section,
@@ -66,8 +66,6 @@ STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
 TOKEN_MS_MAX = 10 * 366 * 24 * 3600 * 1000
 PINCHTAB_DEADLINE_S = 60
-FOLLOW_UP_NAMES = ("result", "task")
-"""What the placeholders in the params of a follow-up may begin with."""
 
 
 class TlsSettings(Section):
@@ -150,35 +148,6 @@ class ExecutorSettings(Section):
     kind: Literal["http", "tab", "chat"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)]
     headers: dict[str, str] = Field(default_factory=dict)
-
-
-class FollowUpSettings(BaseModel):
-    """The task that follows each success of a type."""
-
-    model_config = ConfigDict(**READ, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_only(cls, data: Any) -> Any:
-        return known_only(cls, data)
-
-    type: Annotated[str, Field(min_length=1, max_length=ACTION_CHARS_MAX)]
-    agent: Annotated[str | None, Field(min_length=1, max_length=ID_CHARS_MAX)] = None
-    params: dict[str, Any] = Field(default_factory=dict)
-    priority: Annotated[int | None, Field(ge=0, le=PRIORITY_MAX)] = None
-
-    @model_validator(mode="after")
-    def _says_what_is_known(self) -> FollowUpSettings:
-        for name in names_in(self.params):
-            if name.partition(".")[0] not in FOLLOW_UP_NAMES:
-                known = " or ".join(FOLLOW_UP_NAMES)
-                msg = f"params: the placeholder '{{{{{name[:100]}}}}}' must begin with {known}"
-                raise ValueError(msg)
-        return self
-
-    def rule(self) -> dict[str, Any]:
-        values = FollowUp(self.type, self.agent, self.params or None, self.priority)._asdict()
-        return {name: value for name, value in values.items() if value is not None}
 
 
 class TypeSettings(Section):

@@ -1,4 +1,4 @@
-"""Tables of the configuration that a scheduler is made of: its limits, and its namespaces.
+"""Tables of the configuration: a scheduler's limits, its namespaces, what follows a success.
 
 A namespace says only what is its own; what it leaves out is as in `[scheduler]` and `[server]`.
 """
@@ -11,14 +11,21 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from rota.domain.derived import FollowUp
+from rota.domain.placeholders import names_in
 from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
+from rota.wording import known_only
 
 LIMIT_MAX = 100_000_000
 DEFAULT = "default"
 """The namespace that is always there, and is meant where none is named."""
+FOLLOW_UP_NAMES = ("result", "task")
+"""What the placeholders in the params of a follow-up may begin with."""
+NAME_CHARS_MAX = 200
+FOLLOW_PRIORITY_MAX = 1_000_000
 FOR_ALL = ("enabled", "strategy")
 READ: ConfigDict = {
     "frozen": True,
@@ -40,6 +47,35 @@ class Section(BaseModel):
     @classmethod
     def _ignore_zeros(cls, data: Any) -> Any:
         return without_zeros(data) if isinstance(data, dict) else data
+
+
+class FollowUpSettings(BaseModel):
+    """The task that follows each success of a type."""
+
+    model_config = ConfigDict(**READ, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
+
+    type: Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+    agent: Annotated[str | None, Field(min_length=1, max_length=NAME_CHARS_MAX)] = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    priority: Annotated[int | None, Field(ge=0, le=FOLLOW_PRIORITY_MAX)] = None
+
+    @model_validator(mode="after")
+    def _says_what_is_known(self) -> FollowUpSettings:
+        for name in names_in(self.params):
+            if name.partition(".")[0] not in FOLLOW_UP_NAMES:
+                known = " or ".join(FOLLOW_UP_NAMES)
+                msg = f"params: the placeholder '{{{{{name[:100]}}}}}' must begin with {known}"
+                raise ValueError(msg)
+        return self
+
+    def rule(self) -> dict[str, Any]:
+        values = FollowUp(self.type, self.agent, self.params or None, self.priority)._asdict()
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class SchedulerSettings(Section):

@@ -34,6 +34,8 @@ COMMANDS = {
     "retry": "client",
     "logs": "task_logs",
     "batch": "batches",
+    "workflow": "workflows",
+    "dead": "dead",
     "pause": "pauses",
     "resume": "pauses",
     "agents": "agents",

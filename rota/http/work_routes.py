@@ -6,7 +6,7 @@ What crosses agents (workflows, new lives for the dead) is the administrators' a
 from __future__ import annotations
 
 from rota.domain.tokens import Right
-from rota.http import answers, lease_models, models
+from rota.http import answers, flow_models, lease_models, models
 from rota.http.route import Route
 from rota.http.v1 import dead, leases, workflows
 
@@ -83,7 +83,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/workflows",
         workflows.submit,
         "Submit a workflow",
-        models.WorkflowBody,
+        flow_models.WorkflowBody,
         answers.WorkflowSubmitted,
         202,
         also=(200,),
@@ -135,7 +135,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/dead/{id}/revive",
         dead.revive,
         "A new life for a dead task",
-        models.ReviveBody,
+        flow_models.ReviveBody,
         answers.Revived,
         202,
     ),
@@ -144,7 +144,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "/v1/dead/revive",
         dead.revive_many,
         "New lives for dead tasks",
-        models.ReviveManyBody,
+        flow_models.ReviveManyBody,
         answers.RevivedMany,
     ),
 )

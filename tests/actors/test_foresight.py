@@ -216,7 +216,7 @@ def test_a_queue_that_was_retired_meanwhile_revives_all_the_same(bench: SlowBenc
     reply = bench.asked(queue, lambda reply: m.ReviveTask("again", "", reply))
     retire_for_good([bench.shard.cast.queues.pop("ann")])
     bench.let_read()
-    assert reply.answers == ["again"]
+    assert reply.answers == [m.Revived("again")]
     assert bench.state("again") == "running"
 
 

@@ -41,6 +41,7 @@ from rota.domain.attempts import (
     decide_timeout,
 )
 from rota.domain.commands import Outcome
+from rota.domain.dead import decide_return
 from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve
 from rota.domain.moves import BIRTHS, MOVES, ways_of
 from rota.domain.plan import Plan
@@ -88,6 +89,8 @@ def in_state(state: TaskState, **plan: Any) -> Task:
     if state not in WAITING:
         evolve(task, e.Record(2, START_US, assigned()))
     task.state = state
+    if state is TaskState.CANCELLED:
+        task.error_code = "dependency_failed"
     return task
 
 
@@ -105,6 +108,7 @@ def decisions(state: TaskState) -> list[Any]:
         (decide_release, late),
         (decide_queue_timeout, 0, late),
         (decide_revival, START_US - 1),
+        (decide_return, lambda _: None, START_US - 1),
     ]
     if state is TaskState.READY:
         asked.append((decide_assignment,))
@@ -126,7 +130,7 @@ def decisions(state: TaskState) -> list[Any]:
         except RotaError:
             continue
         if event is not None and not isinstance(event, e.ResultRefused):
-            found.append(event[0] if decide is decide_interruption else event)
+            found.append(event[0] if decide in (decide_interruption, decide_return) else event)
     return found
 
 
@@ -175,7 +179,9 @@ def test_the_births_lead_where_the_table_says() -> None:
 
 def test_a_fact_that_moves_nothing_may_come_in_any_state() -> None:
     assert ways_of(e.TaskLogged) == {state: state for state in TaskState}
-    assert ways_of(e.TaskRevived) == {TaskState.FAILED: TaskState.READY}
+    assert ways_of(e.TaskRevived) == {
+        TaskState.FAILED: TaskState.READY, TaskState.CANCELLED: TaskState.BLOCKED,
+    }  # fmt: skip
     assert ways_of(e.TaskRejected) == {TaskState.REJECTED: TaskState.REJECTED}
 
 
@@ -297,11 +303,14 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         dedup_until=START_US + 8,
         delay_ms=1,
         requires=["gpu", "ssd"],
+        workflow="w",
+        follows="t00",
+        follow_depth=1,
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))
     assert (task.plan, task.waits) == (plan, {"t0"})
-    assert task.lane == ("builtin", "echo", "k", "2:b", "2", "gpu\nssd")
+    assert task.lane == ("builtin", "echo", "k", "2:b", "2", "gpu\nssd", "w")
 
 
 def test_the_latest_start_is_when_the_task_started() -> None:

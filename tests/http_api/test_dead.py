@@ -144,9 +144,7 @@ def family(rota: Rota) -> tuple[str, str, str]:
     """Give a dead task, the dependent that it took with it, and the dependent of that."""
     parent = submit(rota, action="sleep", params={"ms": "long"}, delayMs=100)
     child = submit(rota, "bob", action="echo", dependsOn=[parent])
-    grandchild = submit(
-        rota, "cat", action="echo", dependsOn=[child], params={"of": "{{%s}}" % child}
-    )
+    grandchild = submit(rota, "cat", action="echo", dependsOn=[child])
     for task, state in ((parent, "failed"), (child, "cancelled"), (grandchild, "cancelled")):
         assert ended(rota, task)["state"] == state
     forget(rota)

@@ -397,8 +397,8 @@ def test_a_fact_that_is_folded_into_another_state_than_the_table_says_is_refused
         fold(records_of([submitted(), assigned(), started()]))
 
 
-def test_only_a_failed_task_is_brought_back() -> None:
-    for end, is_legal in (failed(), True), (cancelled(), False):
+def test_only_what_can_be_revived_is_brought_back() -> None:
+    for end, is_legal in (failed(), True), (cancelled(), True), (succeeded(), False):
         state = fold(records_of([submitted(), assigned(), end]))
         again = revived()._replace(restored=fields_of_task(state.tasks.by_id["t1"]))
         with nullcontext() if is_legal else pytest.raises(IllegalMove):

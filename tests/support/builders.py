@@ -36,7 +36,8 @@ from rota.domain.attempts import (
     decide_start,
     decide_timeout,
 )
-from rota.domain.commands import PULL, Dedup, Limits, Outcome, SubmitBatch, SubmitTask
+from rota.domain.commands import PULL, Dedup, Flow, Limits, Outcome, SubmitBatch, SubmitTask
+from rota.domain.dead import decide_return, is_doomed
 from rota.domain.delivery import DeliveryReport, decide_delivery
 from rota.domain.dependencies import (
     Prospects,
@@ -45,6 +46,7 @@ from rota.domain.dependencies import (
     doom_reason,
     resolve,
 )
+from rota.domain.derived import Place
 from rota.domain.dispatch import Turns
 from rota.domain.leases import Lease, decide_lease_expiry
 from rota.domain.notes import LEVELS, decide_notes
@@ -61,6 +63,7 @@ from rota.domain.task import (
     Task,
 )
 from rota.domain.tokens import hash_of
+from rota.domain.workflow import decide_end, decide_trip
 from rota.errors import IllegalMove, RequestError
 from rota.eventlog.chain import GENESIS, extend
 from rota.eventlog.codec import encode, subject_of
@@ -327,6 +330,7 @@ class _Play:
         moves += [self.cancel, self.expire, self.deliver, self.deliver, self.time_out]
         moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
         moves += [self.revive, self.note, self.end_wait, self.end_lease, self.preempt, self.pause]
+        moves += [self.submit_flow, self.steer, self.come_back] + [self.orchestrate] * 2
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
         moves += [self.sleep] * (self._dice.random() < 0.05)
         moves += [self.step_clock] * (self._dice.random() < 0.3)
@@ -514,6 +518,89 @@ class _Play:
         outside = command.depends if dice.random() < 0.3 else ()
         return command._replace(depends=(*inside, *outside))
 
+    # -- workflows, as the orchestrator does it
+
+    def submit_flow(self) -> None:
+        dice, state = self._dice, self.state
+        self._batches += 1
+        name = f"wfl_{self._batches}"
+        escalation = {"agent": "agent-0", "action": "echo", "params": {"of": "{{workflow.id}}"}}
+        how = dice.choice([None, "cancel", "pause", "escalate", "escalate"])
+        escalate = dice.choice([{"task": escalation}, {"callback": "https://example.com/up"}])
+        flow = Flow(
+            dice.choice([None, "nightly"]),
+            dice.random() < 0.4,
+            dice.choice([None, {"count": 2}, {"share": 0.5}]),
+            how,
+            escalate if how == "escalate" else None,
+        )
+        size = dice.randrange(1, 4)
+        command = SubmitBatch(
+            tuple(self._item(n) for n in range(size)),
+            callback=dice.choice([None, "https://example.com/flow"]),
+            flow=flow,
+        )
+        if why_full(state.backlog, state.control.limits, [t.agent for t in command.tasks]):
+            return
+        ids = [f"tsk_{self._count + n}" for n in range(1, size + 1)]
+        self._count += size
+        try:
+            tasks, prospects = decide_batch(
+                command,
+                name,
+                ids,
+                waiting=state.backlog.total,
+                find=state.tasks.get,
+                graph=state.graph,
+            )
+        except RequestError:
+            return
+        self.record(submitted_batch(command, name, ids), *tasks)
+        for task_id, each in zip(ids, prospects, strict=True):
+            self._doom(task_id, each)
+
+    def _new_id(self) -> str:
+        self._count += 1
+        return f"tsk_{self._count}"
+
+    def orchestrate(self) -> None:
+        """Do what is due about workflows, some of what is to be cancelled among it."""
+        for name in self.state.batches.due_flows():
+            flow = self.state.batches.flow(name)
+            assert flow is not None
+            place = Place(self._new_id, self.state.backlog.total, self._at)
+            self.record(*decide_trip(flow, self.state.control.rules, place))
+            if flow.stopping is not None:
+                found = [t for each in flow.tasks if (t := self.state.tasks.get(each)) is not None]
+                for task in [t for t in found if t.state not in TERMINAL][:2]:
+                    self.record(decide_cancel(task, flow.stopping, "workflow_cancelled"))
+            end = decide_end(flow)
+            if end is not None:
+                self.record(end)
+
+    def steer(self) -> None:
+        live = [f for f in self.state.batches.flows() if not f.finished_at and f.stopping is None]
+        if not live:
+            return
+        flow = self._dice.choice(live)
+        if flow.paused is not None:
+            self.record(e.WorkflowResumed(flow.id))
+        elif self._dice.random() < 0.5:
+            self.record(e.WorkflowPaused(flow.id, "dice"))
+        elif self._dice.random() < 0.3:
+            self.record(e.WorkflowCancelled(flow.id, self._dice.choice(["", "dice"])))
+        elif flow.is_open:
+            self.record(e.WorkflowClosed(flow.id))
+
+    def come_back(self) -> None:
+        """Revive what a failed dependency cancelled, if that lives again."""
+        for task in [t for t in self.state.tasks if is_doomed(t)]:
+            flow = self.state.batches.flow(task.plan.workflow if task.plan is not None else None)
+            is_here = self.state.tasks.get(task.id) is task and is_doomed(task)
+            if is_here and (flow is None or flow.stopping is None):
+                with suppress(RequestError):
+                    self.record(*decide_return(task, self.state.tasks.get, self._at))
+
     def finish_batch(self) -> None:
         for batch_id in self.state.batches.unfinished():
             fates = self.state.batches.by_id[batch_id].fates
@@ -553,8 +640,11 @@ class _Play:
         if task is None:
             return
         if why_full(self.state.backlog, self.state.control.limits, (task.agent,)) is None:
-            with suppress(RequestError):
-                self.record(decide_revival(task, self._at), by="somebody")
+            params = self._dice.choice([None, None, {"edited": 1}])
+            flow = self.state.batches.flow(task.plan.workflow if task.plan is not None else None)
+            if flow is None or flow.stopping is None:
+                with suppress(RequestError):
+                    self.record(decide_revival(task, self._at, params), by="somebody")
 
     # -- attempts
 
@@ -567,6 +657,7 @@ class _Play:
             control.paused,
             control.limits,
             control.paused_types,
+            state.batches.paused_flows,
         )
 
     def assign(self) -> None:

@@ -18,11 +18,16 @@ class DeadCalls:
         agent: str | None = None,
         action: str | None = None,
         workflow: str | None = None,
+        code: str | None = None,
+        q: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Call:
-        """Give a page of what has failed for good; `nextCursor` leads to the next one."""
-        query = {"agentId": agent, "type": action, "workflowId": workflow}
+        """Give a page of what has failed for good; `nextCursor` leads to the next one.
+
+        `code` is the error's, `q` are words in it.
+        """
+        query = {"agentId": agent, "type": action, "workflowId": workflow, "code": code, "q": q}
         return Call("GET", "/v1/dead", {**query, "limit": limit, "cursor": cursor}, is_safe=True)
 
     @iterates
@@ -51,10 +56,16 @@ class DeadCalls:
         agent: str | None = None,
         action: str | None = None,
         workflow: str | None = None,
+        code: str | None = None,
+        everything: bool | None = None,
         limit: int | None = None,
         dependents: bool | None = None,
     ) -> Call:
-        """Give all dead tasks that the filters name a new life; says which."""
-        body = {"agentId": agent, "type": action, "workflowId": workflow}
-        body_said = said({**body, "limit": limit, "dependents": dependents})
+        """Give all dead tasks that the filters name a new life; says which.
+
+        Without a filter `everything` must be asked for.
+        """
+        body = {"agentId": agent, "type": action, "workflowId": workflow, "code": code}
+        rest = {"all": everything or None, "limit": limit, "dependents": dependents}
+        body_said = said({**body, **rest})
         return Call("POST", "/v1/dead/revive", body=body_said)

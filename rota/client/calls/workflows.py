@@ -54,6 +54,11 @@ class WorkflowCalls:
         return all_rows("workflows", "/v1/workflows", {"state": state, "name": name})
 
     @asks
+    def steer_workflow(self, workflow_id: str, how: str, reason: str = "") -> Call:
+        """Do one of the following by its name: cancel, pause, resume, close."""
+        return Call("POST", path_of("workflows", workflow_id, how), body={"reason": reason})
+
+    @asks
     def cancel_workflow(self, workflow_id: str, reason: str = "") -> Call:
         """Cancel what has not ended of a workflow. Raises NotFound, or Conflict."""
         return Call("POST", path_of("workflows", workflow_id, "cancel"), body={"reason": reason})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rota.actors.messages import BatchAdmitted
     from rota.domain.intake import Request
     from rota.http.call import Call
-    from rota.http.models import WorkflowBody
+    from rota.http.flow_models import WorkflowBody
 
 
 async def submit(call: Call) -> Any:

@@ -9,7 +9,7 @@ from rota.config import SEQ_MAX
 from rota.errors import InvalidRequest, RequestError
 from rota.http import views
 from rota.http.failures import Asked, answer_failed, failed_page
-from rota.http.models import ReviveBody, ReviveManyBody
+from rota.http.flow_models import ReviveBody, ReviveManyBody
 
 if TYPE_CHECKING:
     from rota.actors.messages import Revived

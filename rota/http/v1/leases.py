@@ -65,7 +65,7 @@ async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]
         if has_left():
             asked.leave()
 
-    with connection.attended(left), call.staying(asked.stop_waiting):
+    with connection.attended(left), call.staying(asked.leave):
         left()
         lent = await asked.answer()
     if lent and not call.is_welcome:

@@ -10,8 +10,9 @@ from rota.domain.commands import Flow
 from rota.domain.intake import BatchRequest
 from rota.domain.workflow import RUNNING, STATES
 from rota.errors import InvalidRequest
+from rota.http.flow_models import WorkflowBody
 from rota.http.flow_views import flow_row, flow_view
-from rota.http.models import ReasonBody, WorkflowBody
+from rota.http.models import ReasonBody
 from rota.http.submissions import keyed_batch
 from rota.http.v1.batches import read_items, rows
 
