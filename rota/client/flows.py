@@ -49,10 +49,9 @@ class FlowCalls:
     def revive(self, task_id: str, *, params: Json | None = None, dependents: bool = False) -> Json:
         """Give a dead task a new life. Raises NotFound, Conflict or QueueFull."""
         body: Json = {"dependents": dependents}
-        return self._post(
-            path_of("dead", task_id, "revive"),
-            body if params is None else {**body, "params": params},
-        )
+        if params is not None:
+            body["params"] = params
+        return self._post(path_of("dead", task_id, "revive"), body)
 
     def revive_many(self, **fields: Any) -> Json:
         """Give dead tasks new lives: the body of POST /v1/dead/revive."""
