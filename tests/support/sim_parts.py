@@ -260,6 +260,7 @@ def actors_of(shard: Shard) -> list[Any]:
         shard.admission,
         shard.dependents,
         shard.dispatcher,
+        shard.orchestrator,
         shard.pool,
         shard.timer,
         shard.webhook,
