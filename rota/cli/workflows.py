@@ -120,9 +120,9 @@ def get_command(workflow_id: str, *, as_json: bool, client: SyncRotaClient) -> N
 
 
 def _steering(how: str, says: str) -> None:
-    @workflow_command.command(
-        how, help=f"{says}\n\n\b\nExample:\n  rota workflow {how} wfl_1a2B3c4D"
-    )
+    example = f"\b\nExample:\n  rota workflow {how} wfl_1a2B3c4D"
+
+    @workflow_command.command(how, help=f"{says}\n\n{example}")
     @click.argument("workflow_id", metavar="ID")
     @click.option("--reason", default="", help="Why; kept in the log.")
     @json_option

@@ -226,7 +226,7 @@ class Clients:
         keyed = [each for each in failed if world.model.tasks[each].event.dedup is not None]
         task = world.model.tasks[rng.choice(keyed or failed or recent)]
         world.trace("revive %s", task.id)
-        reply = self._reply("revive", lambda name: world.acknowledged(name, "task_revived"))
+        reply = self._reply("revive", lambda name: world.acknowledged(name.task, "task_revived"))
         world.shard.queue(task.agent).tell(m.ReviveTask(task.id, "sim", reply))
 
     def cancel_batch(self) -> None:
