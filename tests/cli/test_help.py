@@ -12,22 +12,19 @@ from support.server_process import REPOSITORY
 from rota import __version__
 from rota.cli import COMMANDS
 from rota.cli.batches import batch_command
-<<<<<<< HEAD
-from rota.cli.tokens import token_command
-
-BATCH_COMMANDS = [f"batch {name}" for name in batch_command.commands]
-TOKEN_COMMANDS = [f"token {name}" for name in token_command.commands]
-EVERY = [*COMMANDS, *BATCH_COMMANDS, *TOKEN_COMMANDS]
-WITH_JSON = sorted({*EVERY} - {"serve", "batch", "token", "worker"})
-=======
 from rota.cli.dead import dead_command
+from rota.cli.tokens import token_command
 from rota.cli.workflows import workflow_command
 
-GROUPS = {"batch": batch_command, "workflow": workflow_command, "dead": dead_command}
+GROUPS = {
+    "batch": batch_command,
+    "workflow": workflow_command,
+    "dead": dead_command,
+    "token": token_command,
+}
 BATCH_COMMANDS = [f"{name} {each}" for name, group in GROUPS.items() for each in group.commands]
 EVERY = [*COMMANDS, *BATCH_COMMANDS]
-WITH_JSON = sorted({*EVERY} - {"serve", *GROUPS})
->>>>>>> flows
+WITH_JSON = sorted({*EVERY} - {"serve", "worker", *GROUPS})
 
 
 @pytest.mark.parametrize("command", EVERY)

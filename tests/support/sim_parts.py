@@ -260,11 +260,8 @@ def actors_of(shard: Shard) -> list[Any]:
         shard.admission,
         shard.dependents,
         shard.dispatcher,
-<<<<<<< HEAD
         shard.leases,
-=======
         shard.orchestrator,
->>>>>>> flows
         shard.pool,
         shard.timer,
         shard.webhook,
