@@ -220,8 +220,8 @@ class Daily:
 
     def load(self, data: dict[str, Any]) -> None:
         self.day = data["day"]
-        self._end = (self.day + 1) * DAY_US if self.day else 0
         self._begin(Day(*data["today"]))
+        self._end = (self.day + 1) * DAY_US if self.day or self.today.agents else 0
         self.days = {day: orjson.dumps(packed) for day, packed in data["days"]}
         self.agents = data["agents"]
         self.before = data["before"]

@@ -175,7 +175,7 @@ def test_who_was_revived_meanwhile_is_told_of_when_it_ends_again(bench: SlowBenc
     reviving = bench.asked(bench.shard.queue("ann"), lambda reply: m.ReviveTask(task, "", reply))
     bench.reads.reverse()  # it is alive again when the callback's read is answered
     bench.let_read()
-    assert (reviving.answers, sent(bench)) == ([task], [])
+    assert ([each.task for each in reviving.answers], sent(bench)) == ([task], [])
     bench.succeed(task)
     assert [(each.task, each.state) for each in bench.courier.sent] == [(task, "succeeded")]
 
