@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from rota.domain import outside_events as outside
 from rota.domain import server_events as server
 from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
@@ -25,6 +26,11 @@ TypePaused = server.TypePaused
 TypeResumed = server.TypeResumed
 SchedulerPaused = server.SchedulerPaused
 SchedulerResumed = server.SchedulerResumed
+LeaseExpired = outside.LeaseExpired
+LeaseEnded = outside.LeaseEnded
+DeliverySucceeded = outside.DeliverySucceeded
+DeliveryFailed = outside.DeliveryFailed
+DeliveryAbandoned = outside.DeliveryAbandoned
 TokenCreated = server.TokenCreated
 TokenRevoked = server.TokenRevoked
 
@@ -265,35 +271,6 @@ class AttemptInterrupted(NamedTuple):
     for_task: str | None = None
 
 
-class LeaseExpired(NamedTuple):
-    """A worker was silent for the whole of its lease; what becomes of the task follows.
-
-    `seen_at` is when it was last heard of, `gap_ms` the longest silence, `extended` how often it
-    was heard of in between: no heartbeat has a record of its own.
-    """
-
-    task: str
-    agent: str
-    attempt: int
-    worker: str
-    seen_at: int
-    gap_ms: int
-    extended: int
-
-
-class LeaseEnded(NamedTuple):
-    """A lease that was extended has ended in another way, `how`; the figures are as above."""
-
-    task: str
-    agent: str
-    attempt: int
-    worker: str
-    how: str
-    seen_at: int
-    gap_ms: int
-    extended: int
-
-
 class ResultRefused(NamedTuple):
     """A result came for an attempt that is no longer the valid one; a lease has its `token`."""
 
@@ -302,39 +279,6 @@ class ResultRefused(NamedTuple):
     attempt: int
     outcome: str
     token: int | None = None
-
-
-class DeliverySucceeded(NamedTuple):
-    """The callback was delivered."""
-
-    task: str
-    agent: str
-    delivery: str
-    number: int
-    status: int
-
-
-class DeliveryFailed(NamedTuple):
-    """A try to deliver the callback failed; the next is due at `next_at`."""
-
-    task: str
-    agent: str
-    delivery: str
-    number: int
-    status: int
-    error: str
-    next_at: int
-
-
-class DeliveryAbandoned(NamedTuple):
-    """The callback was given up."""
-
-    task: str
-    agent: str
-    delivery: str
-    number: int
-    status: int
-    error: str
 
 
 TaskFact = (
