@@ -27,6 +27,7 @@ from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancel
 from rota.domain.notes import decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
+from rota.domain.tokens import ROTA
 from rota.errors import Conflict, InvalidRequest, RequestError, RotaError
 
 if TYPE_CHECKING:
@@ -175,9 +176,10 @@ class LeasesActor(CooperativeActor):
             self._derive()
 
     def _begin(self, task: Task) -> Lease:
+        """Let a lease live from its grant on, unless it lives already."""
         lease = self.live.get(task.token)
         if lease is None:
-            lease = self.live[task.token] = Lease(task, self._journal.now())
+            lease = self.live[task.token] = Lease(task, task.assigned_at)
             task.expires_at = lease.expires_at
             heappush(self._heap, (lease.expires_at, task.token))
             self._wake_for_next()
@@ -284,7 +286,7 @@ class LeasesActor(CooperativeActor):
         if task.state is ASSIGNED:
             event = decide_start(task, task.token)
             assert event is not None
-            self._journal.record(event, by=task.worker or "", cause=task.token)
+            self._journal.record(event, by=task.worker or ROTA, cause=task.token)
 
     def _put_back_soon(self, task: Task) -> None:
         """Put a task back that asks for what could not be read; not at once, or it comes again."""
@@ -299,9 +301,9 @@ class LeasesActor(CooperativeActor):
                 self._release(task, message.reason)
 
     def _release(self, task: Task, reason: str = RELEASED) -> None:
-        token, worker = task.token, task.worker or ""
+        token, worker = task.token, task.worker or ROTA
         before = self._ended(task, reason)
-        by = worker if reason == RELEASED else ""
+        by = worker if reason == RELEASED else ROTA
         self._journal.record(*before, *decide_interruption(task, reason), by=by, cause=token)
 
     def _ended(self, task: Task, how: str) -> tuple[Event, ...]:
@@ -332,7 +334,7 @@ class LeasesActor(CooperativeActor):
         self.workers.heard(task.worker, now, lease)
         self._start(task)
         for event in events:
-            journal.record(event, by=task.worker or "", cause=message.token)
+            journal.record(event, by=task.worker or ROTA, cause=message.token)
         journal.answer(message.reply, Heard(task.id, task.state.value, lease.expires_at))
 
     def _settle(self, said: lm.LeaseOutcome, message: lm.SettleLeases) -> Settled | RequestError:
@@ -352,7 +354,7 @@ class LeasesActor(CooperativeActor):
         return state
 
     def _end(self, task: Task, said: lm.LeaseOutcome) -> Settled:
-        worker = task.worker or ""
+        worker = task.worker or ROTA
         if said.outcome is None:
             self._release(task)
             return Settled(said.task, task.state.value)

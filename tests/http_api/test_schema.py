@@ -139,6 +139,7 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", "/v1/batches/{id}", f"/v1/batches/{batch}", None, none, 200
     yield "POST", "/v1/batches/{id}/cancel", f"/v1/batches/{batch}/cancel", None, none, 200
     yield from _lease_calls(rota)
+    yield from _flow_calls(rota)
     yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
     for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
@@ -181,6 +182,23 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", rows, f"{rows}?status=pending&agent_name=a&limit=1", None, none, 200
     yield "GET", f"{rows}/{{id}}", f"{rows}/{done}", None, none, 200
     yield "GET", "/automechanica/dead", "/automechanica/dead?task_type=x", None, none, 200
+
+
+def _flow_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    path, keyed = "/v1/workflows", {"Idempotency-Key": "flow"}
+    flow = {"name": "nightly", "open": True, "tasks": [{"agentId": "a", "action": "waits"}]}
+    yield "POST", path, path, flow, keyed, 202
+    yield "POST", path, path, flow, keyed, 200
+    made = rota.post(path, flow).json["workflowId"]
+    yield "GET", path, f"{path}?state=running&limit=1", None, none, 200
+    yield "GET", f"{path}/{{id}}", f"{path}/{made}", None, none, 200
+    for how in ("pause", "resume", "close", "cancel"):
+        yield "POST", f"{path}/{{id}}/{how}", f"{path}/{made}/{how}", {"reason": "x"}, none, 200
+    one, _ = failed(rota), failed(rota)
+    yield "GET", "/v1/dead", "/v1/dead?limit=1", None, none, 200
+    yield "POST", "/v1/dead/{id}/revive", f"/v1/dead/{one}/revive", {"params": {}}, none, 202
+    yield "POST", "/v1/dead/revive", "/v1/dead/revive", {"agentId": "a", "limit": 5}, none, 200
 
 
 def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:

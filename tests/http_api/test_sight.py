@@ -27,7 +27,7 @@ SECRET = "gh0stly"
 OF_THE_SHARD = {
     "/", "/docs", "/openapi.json", "/health", "/health/live", "/health/ready", "/metrics",
     "/v1/namespaces", "/v1/config", "/v1/events/head",
-    "/v1/agents", "/v1/types", "/v1/scheduler", "/v1/stats", "/scheduler/stats",
+    "/v1/agents", "/v1/types", "/v1/scheduler", "/v1/stats", "/v1/stats/daily", "/scheduler/stats",
 }  # fmt: skip
 """What shows the shard as a whole, or nothing of any task."""
 GETS = [each for each in ROUTES if each.method == "GET" and each.path not in OF_THE_SHARD]
