@@ -57,6 +57,7 @@ class Protocol(AttendedConnection):
         "_is_chunked",
         "_is_refused",
         "_listener",
+        "_wire",
         "answer_bytes",
         "is_excess",
         "is_parting",
@@ -79,11 +80,19 @@ class Protocol(AttendedConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a place, or be one too many."""
         super().connection_made(transport)
+        self._wire = self.transport if self._is_secure else None
         self._listener.arrived(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._listener.places.leave(self)
         super().connection_lost(exc)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
+        """End the connection; over TLS without waiting for a farewell that may never come."""
+        await super().shutdown(timeout)
+        if self._wire is not None:
+            await asyncio.sleep(0)  # what was written last goes out first
+            self._wire.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio looks
         """Go on for as long as a client that has closed its half waits for its answers."""
