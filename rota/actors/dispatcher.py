@@ -251,13 +251,13 @@ class DispatcherActor(CooperativeActor):
 
     def _answer_workers(self) -> None:
         """Have those told who were given something, and those who do not wait."""
-        served, self._served = self._served, {}
-        for waiter in served:
+        for waiter in list(self._served):  # after a fault, those that are left are told then
             self._dismiss(waiter)
             self._leases.tell(LeasesGranted(waiter.wants, tuple(waiter.given), waiter.reply))
-        impatient, self._impatient = self._impatient, []
-        for waiter in impatient:
-            self._leave(waiter.reply)
+            del self._served[waiter]
+        while self._impatient:
+            self._leave(self._impatient[-1].reply)
+            self._impatient.pop()
 
     def _freed(self, message: SlotFreed) -> None:
         agent, lane, worker = message

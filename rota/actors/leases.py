@@ -80,9 +80,9 @@ class _Hand:
     def ok(self, lent: list[Lent]) -> None:
         if self._reply.is_awaited():
             self._reply.ok(lent)
+            self._actor.told(lent)
         elif lent:
-            back = tuple((each.task.id, each.token) for each in lent)
-            self._actor.actor_ref.tell(lm.GiveBack(back, RELEASED))
+            self._actor.not_told(lent)
 
     def fail(self, error: RotaError) -> None:
         self._reply.fail(error)
@@ -119,7 +119,6 @@ class LeasesActor(CooperativeActor):
         self._heap: list[tuple[int, int]] = []
         self.workers = workers
         self.live: dict[int, Lease] = {}
-        self._derive()
 
     def on_receive(self, message: Any) -> None:
         self._keep_time()
@@ -145,6 +144,7 @@ class LeasesActor(CooperativeActor):
 
     def reset(self) -> None:
         self.subject = ""
+        self._keep_time()  # before a lease begins anew by the clock as it is set now
         self._derive()
 
     # -- which there are, and until when
@@ -215,6 +215,24 @@ class LeasesActor(CooperativeActor):
         """Give a task, if this lease of it lives."""
         task = self._journal.state.tasks.get(task_id)
         return task if task is not None and task.token == token and task.is_leased else None
+
+    def told(self, lent: list[Lent]) -> None:
+        """Take note that a worker knows of its leases."""
+        for each in lent:
+            lease = self.live.get(each.token)
+            if lease is not None:
+                lease.is_told = True
+
+    def not_told(self, lent: list[Lent]) -> None:
+        """Have those put back that their worker does not know of: it has left."""
+        live = self.live
+        back = tuple(
+            (each.task.id, each.token)
+            for each in lent
+            if (lease := live.get(each.token)) is not None and not lease.is_told
+        )
+        if back:
+            self.actor_ref.tell(lm.GiveBack(back, RELEASED))
 
     # -- what is granted
 

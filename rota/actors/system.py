@@ -185,6 +185,7 @@ class Shard:
         for batch_id in self.state.batches.unfinished():
             self._consequences.finish(batch_id)
         self.dependents.tell(m.SettleDependents())
+        self.leases.tell(m.LookAgain())  # all of them live for their full length from here on
         self.dispatcher.tell(m.LookAgain())
 
     # -- what the outside asks ---------------------------------------------------------------

@@ -50,6 +50,7 @@ class Lease:
         "expires_at",
         "extended",
         "gap_us",
+        "is_told",
         "lease_ms",
         "seen_at",
         "task",
@@ -68,6 +69,7 @@ class Lease:
         self.expires_at = now + task.lease_ms * 1000
         self.gap_us = 0
         self.extended = 0
+        self.is_told = False
 
     def extend(self, now: int, lease_ms: int | None) -> None:
         """Take note that the worker was heard of."""

@@ -51,7 +51,7 @@ class LaneOrder:
         return None
 
     def __iter__(self) -> Iterator[Task]:
-        """Go through the waiting tasks in order (for explanations; costs a sort)."""
+        """Go through the waiting tasks in order (costs a sort)."""
         return (item[3] for item in sorted(self._heap) if item[3].entry == item[2])
 
 

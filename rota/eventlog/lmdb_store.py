@@ -3,8 +3,8 @@
 With lmdb_environment.py, which opens the file, the only one that knows LMDB. One writer thread.
 `append` is one transaction and one sync: when it returns, the records are on the disk. A full map
 is grown and the transaction repeated; any other error leaves the log as it was, and the caller must
-`reopen` before it writes again. Reads are short, verify the chain, and may be in any thread; a gate
-keeps them out while the map is grown or the file is opened anew.
+`reopen` before it writes again. Reads are short, verify the chain, and may be in any thread; a
+turnstile keeps them out while the map is grown or the file is opened anew.
 """
 
 from __future__ import annotations

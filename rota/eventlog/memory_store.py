@@ -1,4 +1,4 @@
-"""An event log in memory, for the simulator, for tests and for `what if`.
+"""An event log in memory, for the simulator and for tests.
 
 It keeps the port's promises except the one it cannot: it is gone with its process.
 """

@@ -162,7 +162,7 @@ class Workers:
 
         def heard(answer: Any) -> None:
             if answer.expires_at is not None:
-                world.model.leases.heard(task_id, token)
+                world.model.leases.heard(task_id, token, answer.expires_at)
             elif world.model.tasks[task_id].state != "cancelled":
                 world.violated(f"{name} was told that {task_id} is cancelled")
 
@@ -230,7 +230,7 @@ class Leases(Rule):
     def __init__(self, model: Any) -> None:
         """Start without any."""
         super().__init__(model)
-        self.since: dict[str, tuple[int, int, int, str]] = {}  # token, from when, how long, whose
+        self.held: dict[str, tuple[int, int, int, str]] = {}  # token, until, how long, whose
         self._started = 0
 
     def on_server_started(self, record: Record) -> None:
@@ -242,28 +242,29 @@ class Leases(Rule):
         event: Any = record.event
         if task.is_pull != (event.worker is not None):
             self.violated(f"{task.id} of {task.event.executor} went to {event.worker}")
-        self.since.pop(task.id, None)
+        self.held.pop(task.id, None)
         if event.worker is not None:
             self.model.seen["lent"] += 1
-            since = (record.seq, self.model.steady, event.lease_ms * 1000, event.worker)
-            self.since[task.id] = since
+            lease_us = event.lease_ms * 1000
+            until = self.model.steady + lease_us
+            self.held[task.id] = (record.seq, until, lease_us, event.worker)
 
-    def heard(self, task_id: str, token: int) -> None:
-        """Take note of a heartbeat that was answered."""
-        known = self.since.get(task_id)
+    def heard(self, task_id: str, token: int, expires_at: int) -> None:
+        """Take note of a heartbeat that was answered: until when the lease lives."""
+        known = self.held.get(task_id)
         if known is not None and known[0] == token:
-            self.since[task_id] = (token, self.model.steady, *known[2:])
+            self.held[task_id] = (token, expires_at - self.model.shift, *known[2:])
 
     def on_lease_expired(self, task: ModelTask, record: Record) -> None:
         """Judge the end of a lease: it has an owner, and was silent for long enough."""
         event: Any = record.event
-        token, since, lease_us, worker = self.since.get(task.id, (0, 0, 0, ""))
+        token, until, lease_us, worker = self.held.get(task.id, (0, 0, 0, ""))
         if (task.token, event.worker) != (token, worker) or task.state not in (
             "assigned",
             "running",
         ):
             self.violated(f"a lease of {task.id} expired that nobody had")
-        if self.model.steady - max(since, self._started) < lease_us - S:
+        if self.model.steady < max(until, self._started + lease_us) - S:
             self.violated(f"the lease of {task.id} expired before its time")
         self.model.then.append(("attempt_interrupted", task.id))
 

@@ -58,12 +58,6 @@ class Batches:
             del self._known[next(iter(self._known))]
 
 
-def _named_in(event: e.Event) -> str | None:
-    """Give the batch that the first record of a task names."""
-    plan = event.plan if isinstance(event, e.TaskSubmitted) else None
-    return plan.batch if plan is not None else None
-
-
 class Frames:
     """Makes the frames of a stream."""
 
