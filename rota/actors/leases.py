@@ -147,6 +147,7 @@ class LeasesActor(CooperativeActor):
 
     def reset(self) -> None:
         self.subject = ""
+        self._keep_time()  # before a lease begins anew by the clock as it is set now
         self._derive()
 
     # -- which there are, and until when

@@ -9,6 +9,7 @@ from actors.bench import SlowBench
 from pykka import ActorRegistry
 
 from rota.actors import lease_messages as lm
+from rota.actors import messages as m
 from rota.actors.leases import UNREAD_PAUSE_US, LeasesActor
 from rota.actors.runtime import body_of
 from rota.domain.commands import PULL, Limits, Outcome
@@ -248,3 +249,19 @@ def test_a_retired_server_tells_whoever_waits(bench: LeaseBench) -> None:
     bench.shard.cast.retire("the log is away")
     assert isinstance(waiting.answers[0], StorageUnavailable)
     bench.start()
+
+
+def test_a_fault_right_after_the_clock_was_set_makes_no_lease_shorter(bench: LeaseBench) -> None:
+    """A lease that begins anew by the new clock is not moved along by the step once more."""
+    task = bench.submit(FIT)
+    bench.take()
+    bench.clock.step_us(-3600 * 1_000_000)
+    leases = body_of(bench.shard.leases)
+    bench.shard.timekeeper.look()
+    leases.live.clear()
+    leases.reset()
+    bench.shard.leases.tell(m.LookAgain())
+    bench.wait(9.5)
+    assert bench.state(task) == "assigned"
+    bench.wait(3)
+    assert bench.state(task) == "ready"
