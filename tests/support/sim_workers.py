@@ -162,7 +162,8 @@ class Workers:
 
         def heard(answer: Any) -> None:
             if answer.expires_at is not None:
-                world.model.leases.heard(task_id, token, answer.expires_at)
+                now = world.shard.journal.now()
+                world.model.leases.heard(task_id, token, answer.expires_at, now)
             elif world.model.tasks[task_id].state != "cancelled":
                 world.violated(f"{name} was told that {task_id} is cancelled")
 
@@ -249,11 +250,15 @@ class Leases(Rule):
             until = self.model.steady + lease_us
             self.held[task.id] = (record.seq, until, lease_us, event.worker)
 
-    def heard(self, task_id: str, token: int, expires_at: int) -> None:
-        """Take note of a heartbeat that was answered: until when the lease lives."""
+    def heard(self, task_id: str, token: int, expires_at: int, now: int) -> None:
+        """Take note of a heartbeat that was answered: until when the lease lives.
+
+        The answer tells that by the clock as it was then, which may have been set since.
+        """
         known = self.held.get(task_id)
         if known is not None and known[0] == token:
-            self.held[task_id] = (token, expires_at - self.model.shift, *known[2:])
+            until = min(expires_at, now + known[2]) - self.model.shift
+            self.held[task_id] = (token, until, *known[2:])
 
     def on_lease_expired(self, task: ModelTask, record: Record) -> None:
         """Judge the end of a lease: it has an owner, and was silent for long enough."""
