@@ -146,6 +146,7 @@ class LeasesActor(CooperativeActor):
 
     def reset(self) -> None:
         self.subject = ""
+        self._keep_time()  # before a lease is made that goes by the new time
         self._derive()
 
     # -- which there are, and until when
