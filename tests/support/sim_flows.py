@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FOLLOW_DEPTH_MAX = 10
 ESCALATED = ".escalated"
-STEPS = ("cancel", "pause", "pause", "resume", "close")
+STEPS = ("cancel", "pause", "resume", "resume", "close", "close")
 
 
 class ModelFlow:
@@ -328,7 +328,7 @@ class Undertakings:
         """Belong to a world; what they do is drawn apart from all the rest."""
         self._world = world
         self._rng = rng = Random(f"flows {world.seed}")
-        self._odds = rng.choice((0.0, 0.0, 0.02, 0.06))
+        self._odds = rng.choice((0.0, 0.0, 0.03, 0.08))
         self._following = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.rules = self._drawn_rules()
 
@@ -366,11 +366,11 @@ class Undertakings:
         if world.calm or world.draining or not self._odds or rng.random() >= self._odds:
             return
         what = rng.random()
-        if what < 0.3:
+        if what < 0.25:
             self._submit()
-        elif what < 0.5:
+        elif what < 0.4:
             self._join()
-        elif what < 0.8:
+        elif what < 0.65:
             self._steer()
         else:
             self._revive()
