@@ -328,7 +328,7 @@ class Undertakings:
         """Belong to a world; what they do is drawn apart from all the rest."""
         self._world = world
         self._rng = rng = Random(f"flows {world.seed}")
-        self._odds = rng.choice((0.0, 0.0, 0.03, 0.08))
+        self._odds = rng.choice((0.0, 0.0, 0.02, 0.06))
         self._following = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.rules = self._drawn_rules()
 
