@@ -206,9 +206,14 @@ class DispatcherActor(CooperativeActor):
         self._lending.join(waiter)
         if message.wait_us:
             at = self._journal.now() + message.wait_us
-            waiter.timer = self._call_at(at, lambda: self._tell_self(LeaveLine(reply)))
+            waiter.timer = self._call_at(at, lambda: self._time_is_up(waiter))
         else:
             self._impatient.append(waiter)
+
+    def _time_is_up(self, waiter: Waiter) -> None:
+        """Have a worker answered, now or with whatever is decided next, should that fail."""
+        self._impatient.append(waiter)
+        self._tell_self(LeaveLine(waiter.reply))
 
     def waits(self, worker: str) -> bool:
         return self._lending.waits(worker)

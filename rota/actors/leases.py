@@ -87,7 +87,8 @@ class _Hand:
             self._actor.not_told(lent)
 
     def fail(self, error: RotaError) -> None:
-        self._reply.fail(error)
+        if self._reply.is_awaited():  # else a fault was told instead
+            self._reply.fail(error)
 
 
 class LeasesActor(CooperativeActor):

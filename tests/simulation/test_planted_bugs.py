@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import admission, agent_queue, system, worker_pool
+from rota.actors import admission, agent_queue, settling, system
 from rota.actors.consequences import Consequences
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
@@ -84,7 +84,7 @@ def a_result_beats_a_cancel(patch: pytest.MonkeyPatch) -> None:
             return e.TaskSucceeded(task.id, task.agent, attempt, outcome.result)
         return decide_result(task, attempt, token, outcome, *more)
 
-    patch.setattr(worker_pool, "decide_result", lenient)
+    patch.setattr(settling, "decide_result", lenient)
 
 
 def what_has_ended_is_cancelled_once_more(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def what_has_ended_is_cancelled_once_more(patch: pytest.MonkeyPatch) -> None:
 
 def a_stale_result_is_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        worker_pool,
+        settling,
         "decide_result",
         lambda task, attempt, _token, outcome, *_more: (
             e.TaskSucceeded(task.id, task.agent, attempt)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import worker_pool
+from rota.actors import settling
 from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.mending import Mending
@@ -131,7 +131,7 @@ def a_callback_goes_out_before_its_end_is_durable(patch: pytest.MonkeyPatch) -> 
 
 
 def a_slot_goes_before_the_dependents_are_released(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(worker_pool, "decide_dependents", lambda *_: [])
+    patch.setattr(settling, "decide_dependents", lambda *_: [])
 
 
 def who_may_preempt_queues_behind_who_may_not(patch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,13 @@ REACHED = [
     "unwelcome",
     "name_taken",
     "token forbidden",
+    "followed",
+    "joined",
+    "tripped cancel",
+    "tripped pause",
+    "tripped escalate",
+    "dependent revived",
+    "idempotent workflow",
 ]
 """What there is no event for, or what an event is not enough to tell."""
 

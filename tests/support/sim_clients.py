@@ -49,7 +49,7 @@ class Clients:
     def _recent(self, many: int = RECENT) -> list[str]:
         return list(self._world.model.tasks)[-many:]
 
-    def _parents(self) -> list[str]:
+    def parents(self) -> list[str]:
         """Name recent tasks that one may depend on, and now and then one that was rejected."""
         state_of, rng = self._world.model.state_of, self._rng
         return [t for t in self._recent() if state_of(t) != "rejected" or rng.random() < 0.1]
@@ -61,7 +61,7 @@ class Clients:
         world, rng = self._world, self._rng
         if world.draining:
             return
-        now, recent = world.clock.wall_us(), self._parents()
+        now, recent = world.clock.wall_us(), self.parents()
         many = 1 if rng.random() < 0.8 else rng.randint(2, 5)
         commands = tuple(world.work.task(now, recent) for _ in range(many))
         world.trace("submit %s", commands)
@@ -99,7 +99,7 @@ class Clients:
 
     def batch(self) -> None:
         """Submit a batch."""
-        self._submit_batch(*self._world.work.batch(self._world.clock.wall_us(), self._parents()))
+        self._submit_batch(*self._world.work.batch(self._world.clock.wall_us(), self.parents()))
 
     def wide_batch(self) -> None:
         """Submit a batch of some hundred."""

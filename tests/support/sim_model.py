@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from support.sim_browsers import Browsers
+from support.sim_flows import Flows
 from support.sim_memory import Refusals
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
 from support.sim_tokens import Tokens
@@ -52,7 +53,7 @@ NEXT: dict[str, dict[str, str]] = {
     "running": _FLIES,
     "failed": {"task_revived": "ready"},
     "succeeded": {},
-    "cancelled": {},
+    "cancelled": {"task_revived": "blocked"},
     "rejected": {},
 }
 """From a state, by a kind of record, to a state."""
@@ -79,6 +80,7 @@ class ModelTask:
         "fell",
         "id",
         "interruptions",
+        "is_doomed",
         "lane",
         "lines",
         "next_at",
@@ -91,6 +93,7 @@ class ModelTask:
         "shift",
         "state",
         "token",
+        "waits_since",
     )
 
     def __init__(self, record: Record, shift: int) -> None:
@@ -109,7 +112,8 @@ class ModelTask:
         self.action: str = event.action
         self.by = record.by
         self.priority: int = event.priority
-        self.created_seq = record.seq
+        self.created_seq = self.waits_since = record.seq
+        self.is_doomed = False
         self.created_at = record.at - shift
         self.ready_at = self.next_at = self.token = self.assigned_at = 0
         self.attempt = self.charged = self.interruptions = 0
@@ -131,6 +135,8 @@ class ModelTask:
                 caps.append(("browsers",))
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
+            if event.workflow:
+                caps.append(("flow", event.workflow))
             self.caps = tuple(caps)
             requires = tuple(event.requires or ())
             self.lane = (event.executor, *caps, event.priority if event.preempt else None, requires)
@@ -173,11 +179,12 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Tokens, Leases)}
+        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Tokens, Leases, Flows)}
         self.refusals: Refusals = rules[Refusals]
         self.browsers: Browsers = rules[Browsers]
         self.tokens: Tokens = rules[Tokens]
         self.leases: Leases = rules[Leases]
+        self.flows: Flows = rules[Flows]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -215,6 +222,8 @@ class Model:
             if name[1] in self.paused_types:
                 return 0
             return dict(self.limits.types).get(name[1], inf)
+        if name[0] == "flow":
+            return 0 if self.flows.is_paused(name[1]) else inf
         if name[0] == "push":
             return self.limits.push
         if name[0] == "browsers":
@@ -417,7 +426,7 @@ class Model:
         total, full = self.waiting_total(), self._is_full(event.agent, event.dialect)
         task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
-            if full:
+            if full and not self.flows.is_derived(task.event):
                 caps = f"{limits.queued} or {limits.queued_per_agent}"
                 self.violated(f"{event.task} was admitted although {caps} waited")
             if event.position != total + 1:
@@ -509,6 +518,9 @@ class Model:
             task.interruptions += event.reason not in BLAMELESS
         elif kind == "task_revived":
             task.charged = task.interruptions = 0
+            task.waits_since, task.is_doomed = record.seq, False
+        elif kind == "task_cancelled":
+            task.is_doomed = event.code == "dependency_failed"
         elif kind == "attempt_failed":
             task.next_at = event.next_at - self.shift
         elif kind == "task_delayed":

@@ -59,8 +59,22 @@ class Edges(Rule):
             self.violated(f"{task.id} closes a cycle of dependencies")
 
     def on_task_revived(self, task: ModelTask, record: Record) -> None:
-        if any(self.model.state_of(parent) != "succeeded" for parent in task.parents):
-            self.violated(f"{task.id} lives again before all it depends on succeeded")
+        """What a failure took with it waits again for what it depends on."""
+        state_of, waits = self.model.state_of, record.event.waits  # type: ignore[union-attr]
+        unmet = {parent for parent in task.parents if state_of(parent) != "succeeded"}
+        if task.state != "cancelled":
+            if unmet or waits is not None:
+                self.violated(f"{task.id} lives again before all it depends on succeeded")
+            return
+        self.model.seen["dependent revived"] += 1
+        if not task.is_doomed:
+            self.violated(f"{task.id} was cancelled by somebody, and lives again")
+        if any(state_of(parent) in (*FELL, "rejected") for parent in unmet):
+            self.violated(f"{task.id} lives again while what it depends on is dead")
+        if set(waits or ()) != unmet:
+            self.violated(f"{task.id} waits again for {waits}, not for {sorted(unmet)}")
+        if not unmet:
+            self.model.then.append((self._let_go_by(task), task.id))
 
     def _leads_back(self, task: ModelTask, unmet: set[str]) -> bool:
         ahead, seen = list(unmet), set()
@@ -77,7 +91,7 @@ class Edges(Rule):
     def _is_doomed(self, task: ModelTask) -> bool:
         """Whether a parent ended badly while the task waited, or had done so before."""
         parents = [self.model.tasks[each] for each in task.parents if each in self.model.tasks]
-        return any(p.fell and (p.fell > task.created_seq or p.state in FELL) for p in parents)
+        return any(p.fell and (p.fell > task.waits_since or p.state in FELL) for p in parents)
 
     def on_task_released(self, task: ModelTask, record: Record) -> None:
         if (task.state == "blocked") != (record.event.after == "dependencies"):  # type: ignore[union-attr]
@@ -113,9 +127,12 @@ class Edges(Rule):
             and {p for p in other.parents if model.state_of(p) != "succeeded"} == {task.id}
         ]
         for other in sorted(free, key=model.rank)[:SLICE_TASKS]:
-            now = model.steady if other.is_delay else model.at
-            is_early = other.not_before is not None and now < other.not_before
-            model.then.append(("task_delayed" if is_early else "task_released", other.id))
+            model.then.append((self._let_go_by(other), other.id))
+
+    def _let_go_by(self, task: ModelTask) -> str:
+        now = self.model.steady if task.is_delay else self.model.at
+        is_early = task.not_before is not None and now < task.not_before
+        return "task_delayed" if is_early else "task_released"
 
     def at_rest(self) -> None:
         for task in self.model.aside.values():
@@ -256,6 +273,8 @@ class Attempts(Rule):
             self._interrupted(task, record)
             return
         if event.code == "max_concurrent_browsers":  # sim_browsers judges it
+            return
+        if event.code == "bad_params" and not event.attempt:  # sim_flows judges it
             return
         self._valid(task, record)
         if event.code not in ("deadline_exceeded", "internal_fault") and self._may_retry(
@@ -408,7 +427,9 @@ class Keys(Rule):
         task = self.model.tasks.get(subject)
         if task is None:
             finished_at = self.model.batches.finished_at.get(subject)
-            is_held = finished_at is None or at < finished_at + DAY_US
+            until = None if finished_at is None else finished_at + DAY_US
+            until = until or self.model.flows.held_until(subject)
+            is_held = until is None or at < until
         elif task.state not in FINAL:
             is_held = True
         elif name[0] == "idempotency":
@@ -469,18 +490,19 @@ class Callbacks(Rule):
 
     def on_end(self, task: ModelTask, record: Record) -> None:
         if task.event.callback:
-            self._owe(task.id, record)
+            self.owe(task.id, record)
 
     def on_batch_finished(self, record: Record) -> None:
         event: Any = record.event
         if self.model.batches.known[event.batch].callback:
-            self._owe(event.batch, record)
+            self.owe(event.batch, record)
 
     def on_task_revived(self, task: ModelTask, record: Record) -> None:
         self.owed.pop(task.id, None)
         self.owed.pop(task.event.batch, None)
+        self.owed.pop(task.event.workflow, None)
 
-    def _owe(self, subject: str, record: Record) -> None:
+    def owe(self, subject: str, record: Record) -> None:
         self.ends[subject] = record.seq
         self.due.pop(subject, None)
         self.owed[subject] = [f"dlv_{record.seq}_{subject}", 0]

@@ -159,10 +159,11 @@ class Workers:
         world, rng = self._world, self._rng
         task_id, _, token = lease
         lines = ("a line",) if rng.random() < 0.2 else ()
+        said_at = world.shard.journal.now() - world.model.shift
 
         def heard(answer: Any) -> None:
             if answer.expires_at is not None:
-                world.model.leases.heard(task_id, token, answer.expires_at)
+                world.model.leases.heard(task_id, token, said_at)
             elif world.model.tasks[task_id].state != "cancelled":
                 world.violated(f"{name} was told that {task_id} is cancelled")
 
@@ -249,11 +250,12 @@ class Leases(Rule):
             until = self.model.steady + lease_us
             self.held[task.id] = (record.seq, until, lease_us, event.worker)
 
-    def heard(self, task_id: str, token: int, expires_at: int) -> None:
-        """Take note of a heartbeat that was answered: until when the lease lives."""
+    def heard(self, task_id: str, token: int, said_at: int) -> None:
+        """Take note of a heartbeat that was answered: the lease lives for its length from then."""
         known = self.held.get(task_id)
         if known is not None and known[0] == token:
-            self.held[task_id] = (token, expires_at - self.model.shift, *known[2:])
+            until = max(known[1], said_at + known[2])
+            self.held[task_id] = (token, until, *known[2:])
 
     def on_lease_expired(self, task: ModelTask, record: Record) -> None:
         """Judge the end of a lease: it has an owner, and was silent for long enough."""
@@ -267,6 +269,13 @@ class Leases(Rule):
         if self.model.steady < max(until, self._started + lease_us) - S:
             self.violated(f"the lease of {task.id} expired before its time")
         self.model.then.append(("attempt_interrupted", task.id))
+
+    def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
+        """Judge that the end of a lease by its time is written down before what comes of it."""
+        if record.event.reason == "lease expired":  # type: ignore[union-attr]
+            before: Any = self.model.last.event if self.model.last is not None else None
+            if (type(before).__name__, getattr(before, "task", "")) != ("LeaseExpired", task.id):
+                self.violated(f"the lease of {task.id} expired, and that is not written down")
 
     def on_lease_ended(self, task: ModelTask, record: Record) -> None:
         """Judge what is written of how a worker was heard of."""

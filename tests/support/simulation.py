@@ -19,6 +19,7 @@ from pykka import ActorRegistry
 from support import sim_memory, sim_rules
 from support.sim_clients import Clients
 from support.sim_faults import Faults, InjectedError, injected
+from support.sim_flows import Undertakings
 from support.sim_follower import Follower
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
@@ -106,6 +107,7 @@ class World:
         self.clients = Clients(self)
         self.workers = Workers(self)
         self.holders = Holders(self)
+        self.flows = Undertakings(self)
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
@@ -233,6 +235,7 @@ class World:
             self.violated(f"{state.backlog.total} are counted as waiting, not as many wait")
         sim_memory.check_kept(self, shard)
         self.holders.judge(record, state)
+        self.flows.compare(record)
         if set(state.browsers.held) != model.browsers.held:
             self.violated("the browsers that are held are not those that were started")
         if state.browsers.count != len(model.browsers.taken()):
@@ -283,6 +286,7 @@ class World:
             Disk(self.log),
             self.host,
             limits=self.work.limits(),
+            rules=self.flows.new_rules(),
             line=self._make_line,
             runner=self.runner,
             courier=self.courier,
@@ -370,6 +374,7 @@ class World:
         """Do one thing."""
         self._moves[name]()
         self.holders.act()
+        self.flows.act()
         if self.violation is not None:
             raise self.violation
 
@@ -506,7 +511,7 @@ class World:
         self._do_look()
         self.rest()
         self.model.late_from = self.clock.now_us()
-        while self._pass_time():
+        while self._pass_time() or self.flows.let_go():
             pass
 
     def _pass_time(self) -> bool:
@@ -554,6 +559,7 @@ class World:
         self.model.settled()
         sim_memory.judge(self)
         self.holders.judge_at_rest()
+        self.flows.judge()
         for subject, how in self.model.callbacks.closed.items():
             if how == "delivered" and self.told.get(subject) != self.model.callbacks.ends[subject]:
                 self.violated(f"whoever waits for {subject} was never told how it ended at last")
