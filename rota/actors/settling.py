@@ -14,6 +14,7 @@ from rota.domain.attempts import decide_next_try, decide_result
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import decide_dependents
 from rota.domain.events import AttemptFailed, TaskSucceeded
+from rota.domain.tokens import ROTA
 from rota.errors import NotWritable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Settling:
         self.draw = draw
 
     def take(
-        self, task: Task, attempt: int, token: int, outcome: Outcome, *, by: str = ""
+        self, task: Task, attempt: int, token: int, outcome: Outcome, *, by: str = ROTA
     ) -> Event:
         """Record what came of an attempt, or that it came too late; give that fact."""
         now, draw = self._journal.now(), self.draw()
@@ -58,7 +59,7 @@ class Settling:
         now: int,
         *,
         before: tuple[Event, ...] = (),
-        by: str = "",
+        by: str = ROTA,
     ) -> None:
         """Record the end of an attempt with what it lets go: that takes part in who is next."""
         more: list[Event] = []

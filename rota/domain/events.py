@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from rota.domain import lease_events as leases
 from rota.domain import server_events as server
 from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
@@ -27,6 +28,8 @@ SchedulerPaused = server.SchedulerPaused
 SchedulerResumed = server.SchedulerResumed
 TokenCreated = server.TokenCreated
 TokenRevoked = server.TokenRevoked
+LeaseExpired = leases.LeaseExpired
+LeaseEnded = leases.LeaseEnded
 
 
 WorkflowSubmitted = flows.WorkflowSubmitted
@@ -263,35 +266,6 @@ class AttemptInterrupted(NamedTuple):
     attempt: int
     reason: str
     for_task: str | None = None
-
-
-class LeaseExpired(NamedTuple):
-    """A worker was silent for the whole of its lease; what becomes of the task follows.
-
-    `seen_at` is when it was last heard of, `gap_ms` the longest silence, `extended` how often it
-    was heard of in between: no heartbeat has a record of its own.
-    """
-
-    task: str
-    agent: str
-    attempt: int
-    worker: str
-    seen_at: int
-    gap_ms: int
-    extended: int
-
-
-class LeaseEnded(NamedTuple):
-    """A lease that was extended has ended in another way, `how`; the figures are as above."""
-
-    task: str
-    agent: str
-    attempt: int
-    worker: str
-    how: str
-    seen_at: int
-    gap_ms: int
-    extended: int
 
 
 class ResultRefused(NamedTuple):

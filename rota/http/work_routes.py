@@ -6,7 +6,7 @@ What crosses agents (workflows, new lives for the dead) is the administrators' a
 from __future__ import annotations
 
 from rota.domain.tokens import Right
-from rota.http import answers, flow_models, lease_models, models
+from rota.http import flow_models, lease_models, models, work_answers
 from rota.http.route import Route
 from rota.http.v1 import dead, leases, workflows
 
@@ -19,7 +19,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.lease,
         "Take tasks to work on; waits for them",
         lease_models.LeaseBody,
-        answers.LeasePage,
+        work_answers.LeasePage,
         needs=Right.WORK,
     ),
     Route(
@@ -28,7 +28,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.settle,
         "Say what became of many leases, and take the next tasks",
         lease_models.SettleBody,
-        answers.SettledPage,
+        work_answers.SettledPage,
         needs=Right.WORK,
     ),
     Route(
@@ -37,7 +37,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.heartbeat,
         "Let a lease live on; tells of a cancel",
         lease_models.HeartbeatBody,
-        answers.HeartbeatView,
+        work_answers.HeartbeatView,
         needs=Right.WORK,
     ),
     Route(
@@ -46,7 +46,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.complete,
         "The task is done",
         lease_models.CompleteBody,
-        answers.SettledView,
+        work_answers.SettledView,
         needs=Right.WORK,
     ),
     Route(
@@ -55,7 +55,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.fail,
         "The attempt failed",
         lease_models.FailBody,
-        answers.SettledView,
+        work_answers.SettledView,
         needs=Right.WORK,
     ),
     Route(
@@ -64,7 +64,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.release,
         "Give the task back at once; no attempt is spent",
         lease_models.HeldBody,
-        answers.SettledView,
+        work_answers.SettledView,
         needs=Right.WORK,
     ),
     Route(
@@ -73,7 +73,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         leases.workers,
         "The workers, heard of last first",
         None,
-        answers.WorkerPage,
+        work_answers.WorkerPage,
         200,
         ("limit", "cursor"),
         needs=Right.OVERSEE,
@@ -84,7 +84,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         workflows.submit,
         "Submit a workflow",
         flow_models.WorkflowBody,
-        answers.WorkflowSubmitted,
+        work_answers.WorkflowSubmitted,
         202,
         also=(200,),
     ),
@@ -94,7 +94,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         workflows.list_all,
         "List workflows",
         None,
-        answers.WorkflowPage,
+        work_answers.WorkflowPage,
         200,
         ("state", "name", "cursor", "limit"),
         needs=Right.SEE,
@@ -105,7 +105,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         workflows.get_one,
         "One workflow",
         None,
-        answers.WorkflowView,
+        work_answers.WorkflowView,
         needs=Right.SEE,
     ),
     *(
@@ -115,7 +115,7 @@ WORK_ROUTES: tuple[Route, ...] = (
             handler,
             f"{how.capitalize()} a workflow",
             models.ReasonBody,
-            answers.WorkflowState,
+            work_answers.WorkflowState,
         )
         for how, handler in workflows.STEERING.items()
     ),
@@ -125,7 +125,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         dead.list_all,
         "Dead tasks",
         None,
-        answers.DeadPage,
+        work_answers.DeadPage,
         200,
         DEAD_QUERY,
         needs=Right.SEE,
@@ -136,7 +136,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         dead.revive,
         "A new life for a dead task",
         flow_models.ReviveBody,
-        answers.Revived,
+        work_answers.Revived,
         202,
     ),
     Route(
@@ -145,6 +145,6 @@ WORK_ROUTES: tuple[Route, ...] = (
         dead.revive_many,
         "New lives for dead tasks",
         flow_models.ReviveManyBody,
-        answers.RevivedMany,
+        work_answers.RevivedMany,
     ),
 )
