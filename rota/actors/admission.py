@@ -257,9 +257,10 @@ class AdmissionActor(CooperativeActor):
         Raises NotFound, Conflict or QueueFull.
         """
         wanted = Counter(c.plan.workflow for c in commands if c.plan.workflow is not None)
+        members = self._journal.state.batches.flow_tasks
         for name, count in wanted.items():
-            flow = live_one(self._archive.either(name, fetched), name)
-            check_room(flow, count, self._journal.state.batches.flow_tasks)
+            check_room(live_one(self._archive.either(name, fetched), name), count, members)
+            members += count
 
     # -- batches
 

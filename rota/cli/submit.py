@@ -75,6 +75,7 @@ KNOWN = {
     multiple=True,
     help="Only on this: timeout, connection, status:503, status:5xx, code:NAME; may be repeated.",
 )
+@click.option("--workflow", "workflowId", help="A workflow that it joins, which has not ended.")
 @click.option("--key", help="Tasks of one key share the server's maxPerKey slots.")
 @click.option(
     "--idempotency-key", "idempotencyKey", help="A repeat gives the same task, not a second."

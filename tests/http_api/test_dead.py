@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import ended, look, until
 
-from rota.http.answers import DeadPage, Revived, RevivedMany
+from rota.http.work_answers import DeadPage, Revived, RevivedMany
 
 if TYPE_CHECKING:
     from support.http_server import Answer, Rota, Servers

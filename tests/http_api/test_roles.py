@@ -24,18 +24,25 @@ SUBMITS = {
     "POST /tasks", "DELETE /tasks/{id}", "POST /tasks/{id}/cancel", "POST /tasks/{id}/retry",
     "POST /tasks/batch", "DELETE /tasks/batch/{id}",
     "POST /api/jobs", "POST /api/jobs/{id}/cancel", "POST /api/start",
+    "POST /automechanica/tasks",
 }  # fmt: skip
-WORKS = {"POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress"}
+WORKS = {
+    "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
+    "POST /v1/leases", "POST /v1/leases/settle", "POST /v1/leases/{id}/heartbeat",
+    "POST /v1/leases/{id}/complete", "POST /v1/leases/{id}/fail", "POST /v1/leases/{id}/release",
+}  # fmt: skip
 SEES = {
     "GET /v1/tasks", "GET /v1/tasks/{id}", "GET /v1/tasks/{id}/events", "GET /v1/tasks/{id}/logs",
     "GET /v1/batches/{id}", "GET /v1/events", "GET /v1/events/stream", "GET /v1/events/head",
     "GET /tasks", "GET /tasks/{id}", "GET /tasks/batch/{id}",
     "GET /api/jobs", "GET /api/jobs/{id}", "GET /api/jobs/{id}/logs", "GET /ws/jobs/{id}",
+    "GET /v1/workflows", "GET /v1/workflows/{id}", "GET /v1/dead",
+    "GET /automechanica/tasks", "GET /automechanica/tasks/{id}", "GET /automechanica/dead",
 }  # fmt: skip
 OVERSEES = {
     "GET /v1/agents", "GET /v1/types", "GET /v1/scheduler", "GET /v1/stats", "GET /v1/config",
     "GET /v1/namespaces", "GET /v1/tokens", "GET /metrics", "GET /scheduler/stats",
-    "GET /tasks/stats",
+    "GET /tasks/stats", "GET /v1/stats/daily", "GET /v1/workers",
 }  # fmt: skip
 MAY = {"submit": SUBMITS | SEES, "work": WORKS | SEES, "audit": SEES | OVERSEES}
 ALL = routes_for(["/api/start"])
@@ -163,14 +170,21 @@ def test_another_agents_task_is_not_there(guarded: Guarded, role: str) -> None:
     task = guarded.rota.submit_native("bob", "waits")
     job = guarded.rota.post("/api/jobs", {"jobType": "crawl"}).json["data"]["jobId"]
     batch = guarded.rota.post("/v1/batches", {"agentId": "bob", "tasks": [{"action": "a"}]})
+    flow = guarded.rota.post("/v1/workflows", {"agentId": "bob", "tasks": [{"action": "a"}]})
+    ask = {"workerId": "w", "agents": ["bob"], "types": ["a"]}
+    lease = guarded.rota.post("/v1/leases", ask).json["leases"][0]
+    ids = (task, job, batch.json["batchId"], flow.json["workflowId"], lease["leaseId"])
     for route in ROUTES:
         if "{id}" not in route.path or named(route) not in MAY[role] or route.is_stream:
             continue
         body = {"lines": ["x"]} if route.path.endswith("/logs") else None
         body = {"progress": 1} if route.path.endswith("/progress") else body
+        if "/leases/" in route.path:
+            more = {"error": "x"} if route.path.endswith("/fail") else {}
+            body = {"token": lease["token"], **more}
         body = body if route.method == "POST" else None
         never = guarded.ask(role, route.method, route.path.replace("{id}", "tsk_never000"), body)
-        for each in (task, job, batch.json["batchId"]):
+        for each in ids:
             answer = guarded.ask(role, route.method, route.path.replace("{id}", each), body)
             assert answer.status == 404, named(route)
             told = str(_plain(answer)).replace(each, "ID")

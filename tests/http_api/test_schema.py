@@ -224,6 +224,36 @@ def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str
     yield "GET", "/v1/workers", "/v1/workers?limit=1", None, none, 200
 
 
+def _flow_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    base, keyed = "/v1/workflows", {"Idempotency-Key": "flow"}
+    task = {"agentId": "boss", "action": "waits", "params": {"flow": "{{workflow.id}}"}}
+    body = {
+        "agentId": "a",
+        "name": "n",
+        "open": True,
+        "tasks": [{"action": "fail", "ref": "x"}, {"action": "waits", "dependsOn": ["ref:x"]}],
+        "onFailure": "escalate",
+        "escalate": {"task": task},
+    }
+    yield "POST", base, base, body, keyed, 202
+    yield "POST", base, base, body, keyed, 200
+    flow = rota.get(f"{base}?name=n").json["workflows"][0]["workflowId"]
+    dead = rota.get(f"{base}/{flow}").json["tasks"][0]["taskId"]
+    rota.ended(dead)
+    yield "GET", base, f"{base}?state=running,escalated&limit=1", None, none, 200
+    yield "GET", f"{base}/{{id}}", f"{base}/{flow}", None, none, 200
+    yield "GET", "/v1/dead", f"/v1/dead?workflowId={flow}", None, none, 200
+    yield "POST", "/v1/dead/{id}/revive", f"/v1/dead/{dead}/revive", {"dependents": True}, none, 202
+    rota.ended(dead)
+    many = {"workflowId": flow, "dependents": True}
+    yield "POST", "/v1/dead/revive", "/v1/dead/revive", many, none, 200
+    for how in ("pause", "resume", "close"):
+        yield "POST", f"{base}/{{id}}/{how}", f"{base}/{flow}/{how}", {"reason": "x"}, none, 200
+    made = rota.post(base, {"tasks": [{"agentId": "a", "action": "waits"}]}).json["workflowId"]
+    yield "POST", f"{base}/{{id}}/cancel", f"{base}/{made}/cancel", None, none, 200
+
+
 def row(method: str, path: str) -> Route:
     return next(r for r in ROUTES if (r.method, r.path) == (method, path))
 

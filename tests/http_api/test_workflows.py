@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import ended, look, until, with_tab
 
-from rota.http.answers import WorkflowPage, WorkflowSubmitted, WorkflowView
+from rota.http.work_answers import WorkflowPage, WorkflowSubmitted, WorkflowView
 
 if TYPE_CHECKING:
     from support.http_server import Answer, Rota, Servers, Target
