@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import agent_queue
 from rota.actors.archive import Archive
 from rota.actors.retention import Retention
+from rota.actors.revival import Revivals
 from rota.domain.refusals import Refusals
 from rota.projections.stats import Stats
 from rota.projections.tasks import Tasks
@@ -39,16 +39,16 @@ def a_revived_task_counts_among_the_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_revival_does_not_carry_what_was_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(agent_queue.QueueActor, "_with_all", lambda _self, event, _task, _fetched: event)
+    patch.setattr(Revivals, "_with_all", lambda _self, event, _task, _fetched: event)
 
 
 def a_task_comes_back_without_its_batch(patch: pytest.MonkeyPatch) -> None:
-    whole = agent_queue.QueueActor._with_all
+    whole = Revivals._with_all
 
     def alone(self: Any, event: Any, task: Task, fetched: Any) -> Any:
         return whole(self, event, task, fetched)._replace(restored_batch=None)
 
-    patch.setattr(agent_queue.QueueActor, "_with_all", alone)
+    patch.setattr(Revivals, "_with_all", alone)
 
 
 def every_refusal_is_recorded(patch: pytest.MonkeyPatch) -> None:

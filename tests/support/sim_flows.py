@@ -64,7 +64,6 @@ class Flows(Rule):
         self._follow_ups: dict[str, dict[str, Any]] = {}
         self._coming: dict[str, Any] | None = None  # what the next follow-up must be like
         self._escalation: str | None = None
-        self._is_bad: str | None = None
 
     # -- follow-ups
 
