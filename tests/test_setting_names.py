@@ -72,6 +72,8 @@ VALUES: dict[str, Any] = {
     "executor": "builtin",
     "kind": "linear",
     "retry": {"base_ms": 77},
+    "tls": {"cert": "c.pem", "key": "k.pem"},
+    "followUp": {"type": "echo", "agent": "ann", "params": {"a": 1}, "priority": 1},
     "retryOn": ["timeout"],
     "onInterrupt": "fail",
     "multiplier": 3.5,

@@ -33,7 +33,7 @@ def test_tokens_are_what_they_were_when_the_server_is_killed(tmp_path: Path) -> 
             ops = SyncRotaClient(server.url, token=OPS)
             for n in range(5):
                 name = f"agent-{round_}-{n}"
-                kept[name] = ops.create_token(name, "submit", [name])["token"]
+                kept[name] = ops.create_token(name, "submit", agents=[name])["token"]
             for name in list(kept)[:2]:
                 ops.revoke_token(name)
                 gone[name] = kept.pop(name)

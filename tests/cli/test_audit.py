@@ -33,7 +33,7 @@ EVENTS = 400
 
 @pytest.fixture(scope="session")
 def records() -> list[Record]:
-    return history(7, EVENTS)
+    return history(7, EVENTS)[:EVENTS]
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ FLYING = {"assigned", "running"}
 INTERRUPTIONS_MAX = 5
 STEP_US = 500_000
 BLAMELESS = {"shutdown", "log failed", "preempted", "results not read", "released"}
+REASONS = BLAMELESS | {"server restarted", "lease expired", "internal fault"}
 OF_LEASES = {"lease_expired", "lease_ended"}
 
 _WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
@@ -532,6 +533,8 @@ class Model:
         if event.attempt != task.attempt:
             self.violated(f"attempt {task.attempt} of {task.id} was cut off as {event.attempt}")
         self.seen["unread"] += event.reason == "results not read"
+        if event.reason not in REASONS:
+            self.violated(f"{task.id} was cut off by a reason that nobody knows: {event.reason}")
         if event.reason == "preempted":
             self._preemption(task, event)
         elif (

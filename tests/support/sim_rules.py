@@ -314,6 +314,8 @@ class Attempts(Rule):
         before: Any = self.model.last.event if self.model.last is not None else None
         if type(before).__name__ != "AttemptInterrupted" or before.task != task.id:
             self.violated(f"{task.id} failed by an interruption that was none")
+        elif before.reason == "released":
+            self.violated(f"{task.id} failed because its worker gave it back")
         elif task.event.on_interrupt != "fail" and task.interruptions < 5:
             self.violated(f"{task.id} failed after {task.interruptions} interruptions")
 
