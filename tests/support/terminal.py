@@ -6,15 +6,20 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
+from time import monotonic
 from typing import Any, Self
 
 from support.server_process import REPOSITORY
 
+PATIENCE_S = 120
+AGAIN_S = 5
 _STYLE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -56,6 +61,7 @@ class Terminal:
     def __init__(self, columns: int, *words: Any, url: str) -> None:
         self._process, self._ours = _started(columns, words, url, "xterm")
         self._drawn = b""
+        self._is_interrupted = False
 
     def __enter__(self) -> Self:
         return self
@@ -67,22 +73,30 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Wait until something is drawn that was not drawn before the last wait."""
+        end = monotonic() + PATIENCE_S
         while text.encode() not in _STYLE.sub(b"", self._drawn):
-            self._drawn += os.read(self._ours, 65536)
+            assert monotonic() < end, f"{text!r} was never drawn: {self._drawn[-2000:]!r}"
+            if select.select([self._ours], [], [], 1)[0]:
+                self._drawn += os.read(self._ours, 65536)
         self._drawn = b""
 
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does."""
+        """Do what Ctrl-C does; it is done again by `ended` if it was lost, as a person would."""
+        self._is_interrupted = True
         self._process.send_signal(signal.SIGINT)
 
     def ended(self) -> int:
         """Give the exit code, once it has ended."""
-        try:
-            while os.read(self._ours, 65536):
-                pass
-        except OSError:  # the other side has left
-            pass
-        return self._process.wait(60)
+        end, again = monotonic() + PATIENCE_S, monotonic() + AGAIN_S
+        while self._process.poll() is None:
+            assert monotonic() < end, "it does not end"
+            if self._is_interrupted and monotonic() > again:
+                self._process.send_signal(signal.SIGINT)
+                again = monotonic() + AGAIN_S
+            if select.select([self._ours], [], [], 0.2)[0]:
+                with suppress(OSError):  # the other side has left
+                    os.read(self._ours, 65536)
+        return self._process.returncode
