@@ -50,7 +50,7 @@ def _pressed_until_it_ends(waiting: subprocess.Popen[str]) -> str:
 
 
 def test_ctrl_c_while_waiting_leaves_with_130_and_without_a_fuss(server):
-    command = [sys.executable, "-m", "rota", "submit", "sleep", "--agent", "c", "--param"]
+    command = [sys.executable, "-m", "rota", "submit", "sleep", "--agent", "ctrl-c", "--param"]
     waiting = subprocess.Popen(
         [*command, "ms=60000", "--wait", "50", "--url", server.url],
         stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def test_ctrl_c_while_waiting_leaves_with_130_and_without_a_fuss(server):
     )
     client = SyncRotaClient(server.url)
     try:
-        for event in client.stream(after=0, kinds=["task_started"], agent="c"):
+        for event in client.stream(after=0, kinds=["task_started"], agent="ctrl-c"):
             assert event["kind"] == "task_started"
             break
         complaint = _pressed_until_it_ends(waiting)
