@@ -10,21 +10,20 @@ in the projections; until when each lives is only here: after a restart it is th
 
 from __future__ import annotations
 
-import logging
 from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
-from rota.actors.params import filled_in
+from rota.actors.params import UNREAD_PAUSE_US, filled_in
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import decide_interruption, decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
 from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
-from rota.domain.notes import decide_notes
+from rota.domain.notes import STALE, decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
 from rota.domain.tokens import ROTA
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
-
-logger = logging.getLogger("rota.leases")
-
-UNREAD_PAUSE_US = 1_000_000
-"""For so long a task keeps its slot whose parents' results could not be read."""
 
 
 class Lent(NamedTuple):
@@ -396,4 +390,4 @@ class LeasesActor(CooperativeActor):
 def _over_and_gone(task_id: str) -> Conflict:
     details = {"taskId": task_id}
     msg = "the lease is over: the task has ended"
-    return Conflict(msg, code="stale_attempt", details=details, hint="stop working on it")
+    return Conflict(msg, code=STALE, details=details, hint="stop working on it")

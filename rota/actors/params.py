@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Params = dict[str, Any] | InvalidRequest
 """Or what is wrong with them."""
+UNREAD_PAUSE_US = 1_000_000
+"""For so long a task keeps its slot whose parents' results could not be read."""
 
 
 def filled_in(archive: Archive, task: Task, parents: Fetched | None) -> tuple[Params, list[str]]:

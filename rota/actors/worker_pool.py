@@ -22,7 +22,7 @@ from rota.actors.messages import (
     StartAttempt,
     TimeOutAttempt,
 )
-from rota.actors.params import filled_in
+from rota.actors.params import UNREAD_PAUSE_US, filled_in
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import (
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("rota.pool")
-
-UNREAD_PAUSE_US = 1_000_000
-"""For so long a task keeps its slot whose parents' results could not be read."""
 
 
 def _nothing(reason: str) -> None:

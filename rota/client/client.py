@@ -52,7 +52,7 @@ class AwaitingFace:
         """Take the server's address. Raises InvalidRequest if it is not one.
 
         What is not given is taken from ROTA_URL, ROTA_TOKEN and ROTA_NAMESPACE, as by the command
-        line. `ca_file` has the authorities that an https address is judged by, if not the
+        line. `ca_file` has authorities that an https address is judged by, beside the
         machine's.
         """
         self._http = Transport(url, token, namespace)
