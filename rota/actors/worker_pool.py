@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.pool")
 
 
-def _nothing(reason: str) -> None:
-    del reason
+def _nothing(reason: str, gone: Callable[[], None] | None = None) -> None:
+    del reason, gone
 
 
 class _Aborts:

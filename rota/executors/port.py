@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from rota.domain.commands import Outcome
 
-    Abort = Callable[[str], None]
     Tell = Callable[["Note"], None]
 
 
@@ -49,6 +48,14 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Abort(Protocol):
+    """The means to cut an attempt off that was started."""
+
+    def __call__(self, reason: str, gone: Callable[[], None] | None = None) -> None:
+        """Cut it off, and call `gone` later, once nothing of it is left; which may never be."""
+        ...
 
 
 class AttemptRunner(Protocol):

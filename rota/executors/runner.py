@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rota.domain.commands import Outcome
@@ -61,7 +62,7 @@ class AsyncRunner:
         task = asyncio.get_running_loop().create_task(self._run(attempt, ended, tell))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return lambda reason: _cancel(task, reason)
+        return partial(_cancel, task)
 
     async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> None:
         executor = self._executors.get(attempt.executor)
@@ -86,10 +87,14 @@ class AsyncRunner:
             await executor.close()
 
 
-def _cancel(task: asyncio.Task[None], reason: str) -> None:
+def _cancel(task: asyncio.Task[None], reason: str, gone: Callable[[], None] | None = None) -> None:
+    if gone is not None:
+        task.add_done_callback(lambda _: gone())
     task.cancel(reason)
 
 
-def _nothing_to_abort(reason: str) -> None:
+def _nothing_to_abort(reason: str, gone: Callable[[], None] | None = None) -> None:
     """Do nothing: the attempt has already ended."""
     del reason
+    if gone is not None:
+        asyncio.get_running_loop().call_soon(gone)

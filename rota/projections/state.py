@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -23,6 +23,7 @@ from rota.projections.browsers import Browsers
 from rota.projections.control import Control
 from rota.projections.daily import Daily
 from rota.projections.deliveries import Deliveries
+from rota.projections.folds import other_folds, task_folds
 from rota.projections.graph import Graph
 from rota.projections.keys import Keys
 from rota.projections.slots import Slots
@@ -30,12 +31,6 @@ from rota.projections.stats import Stats
 from rota.projections.steps import Steps
 from rota.projections.tasks import Tasks
 from rota.projections.tokens import Tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Handler = Callable[[e.Record[Any]], None]
-    TaskHandler = Callable[[e.Record[Any], Task], None]
 
 ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
 
@@ -66,110 +61,9 @@ class State:
         self.tokens = Tokens()
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
-            kind: (ways_of(kind), folds) for kind, folds in self._task_table().items()
+            kind: (ways_of(kind), folds) for kind, folds in task_folds(self).items()
         }
-        self._others = self._other_table()
-
-    def _task_table(self) -> dict[type[Any], tuple[TaskHandler, ...]]:
-        """Who folds the facts about a task, in order."""
-        backlog, slots = self.backlog, self.slots
-        stats, graph, browsers = self.stats, self.graph, self.browsers
-        daily = self.daily
-        ended: tuple[TaskHandler, ...] = (
-            self._on_ended,
-            backlog.on_left,
-            browsers.on_freed,
-            slots.on_freed,
-            self.deliveries.on_ended,
-        )
-        return {
-            e.TaskSubmitted: (backlog.on_submitted, stats.on_submitted, daily.on_submitted),
-            e.TaskRejected: (stats.on_rejected,),
-            e.TaskReleased: (
-                FOLDS[e.TaskReleased],
-                graph.on_settled,
-                backlog.on_ready,
-            ),
-            e.TaskDelayed: (FOLDS[e.TaskDelayed], graph.on_settled),
-            e.TaskRevived: (
-                self._on_revived,
-                self.deliveries.on_revived,
-                FOLDS[e.TaskRevived],
-                graph.on_submitted,
-                backlog.on_submitted,
-            ),
-            e.TaskLogged: (FOLDS[e.TaskLogged],),
-            e.TaskProgressed: (FOLDS[e.TaskProgressed],),
-            e.TaskAssigned: (
-                FOLDS[e.TaskAssigned],
-                backlog.on_assigned,
-                browsers.on_taken,
-                slots.on_taken,
-                stats.on_assigned,
-                daily.on_assigned,
-            ),
-            e.TaskStarted: (FOLDS[e.TaskStarted],),
-            e.TaskSucceeded: (
-                browsers.on_succeeded,
-                *ended,
-                stats.on_succeeded,
-                daily.on_succeeded,
-            ),
-            e.TaskFailed: (*ended, stats.on_failed, daily.on_failed),
-            e.AttemptFailed: (
-                FOLDS[e.AttemptFailed],
-                browsers.on_freed,
-                slots.on_freed,
-                backlog.on_scheduled,
-                stats.on_attempt_failed,
-                daily.on_attempt_failed,
-            ),
-            e.TaskExpired: (*ended, stats.on_expired, daily.on_expired),
-            e.TaskCancelled: (*ended, stats.on_cancelled),
-            e.AttemptInterrupted: (
-                FOLDS[e.AttemptInterrupted],
-                browsers.on_freed,
-                slots.on_freed,
-                backlog.on_ready,
-                stats.on_interrupted,
-            ),
-        }
-
-    def _other_table(self) -> dict[type[Any], tuple[Handler, ...]]:
-        deliveries, stats, control = self.deliveries, self.stats, self.control
-        settings = (self._before_settings, control.on_settings, self._on_settings)
-        return {
-            e.ServerStarted: (*settings, stats.on_server_started),
-            e.ServerStopped: (),
-            e.ConfigChanged: settings,
-            e.ActorFailed: (),
-            e.ClockStepped: (self._on_clock_stepped,),
-            e.AgentPaused: (control.on_paused,),
-            e.AgentResumed: (control.on_resumed,),
-            e.TypePaused: (control.on_type_paused,),
-            e.TypeResumed: (control.on_type_resumed,),
-            e.SchedulerPaused: (control.on_stopped,),
-            e.SchedulerResumed: (control.on_going,),
-            e.TokenCreated: (self.tokens.on_created,),
-            e.TokenRevoked: (self.tokens.on_revoked,),
-            e.BatchSubmitted: (self.batches.on_submitted, self.keys.on_batch),
-            e.BatchRejected: (),
-            e.RefusalsCounted: (stats.on_refusals,),
-            e.BatchFinished: (self._on_batch_finished,),
-            e.WorkflowSubmitted: (self.batches.on_flow_submitted, self.keys.on_batch),
-            e.WorkflowTripped: (self._on_flow_tripped,),
-            e.WorkflowPaused: (self.batches.on_flow_paused,),
-            e.WorkflowResumed: (self.batches.on_flow_resumed,),
-            e.WorkflowClosed: (self.batches.on_flow_closed,),
-            e.WorkflowCancelled: (self.batches.on_flow_cancelled,),
-            e.WorkflowEnded: (self._on_flow_ended,),
-            e.ResultRefused: (stats.on_refused,),
-            e.LeaseExpired: (self.daily.on_lease_over,),
-            e.LeaseEnded: (self.daily.on_lease_over,),
-            e.DeliverySucceeded: (deliveries.on_succeeded,),
-            e.DeliveryFailed: (deliveries.on_failed,),
-            e.DeliveryAbandoned: (deliveries.on_abandoned,),
-        }
+        self._others = other_folds(self)
 
     def apply(self, record: e.Record[Any]) -> None:
         """Fold one record into every projection that it concerns. Raises IllegalMove."""
@@ -271,7 +165,7 @@ class State:
             self.batches.on_task_submitted(task)
         return task
 
-    def _on_ended(self, record: e.Record[e.TaskFact], task: Task) -> None:
+    def on_ended(self, record: e.Record[e.TaskFact], task: Task) -> None:
         """Fold the end of a task; most belong to nothing and nobody waits for them."""
         FOLDS[type(record.event)](record, task)
         self.tasks.ends(record.at, task)
@@ -281,31 +175,31 @@ class State:
         if task.waits is not None or task.id in self.graph.children:
             self.graph.on_ended(record, task)
 
-    def _on_revived(self, record: e.Record[e.TaskRevived], task: Task) -> None:
+    def on_revived(self, record: e.Record[e.TaskRevived], task: Task) -> None:
         """Fold what a new life means for what a task belongs to."""
         self.tasks.lives_again(task)
         for batch in self.batches.on_task_revived(record, task):
             self.keys.on_batch_revived(record, batch)
         self.keys.on_revived(record, task)
 
-    def _on_batch_finished(self, record: e.Record[e.BatchFinished]) -> None:
+    def on_batch_finished(self, record: e.Record[e.BatchFinished]) -> None:
         batch = self.batches.on_finished(record)
         if batch is not None:
             self.keys.on_batch_finished(record, batch)
             self.deliveries.on_batch_finished(record, batch)
 
-    def _on_flow_tripped(self, record: e.Record[e.WorkflowTripped]) -> None:
+    def on_flow_tripped(self, record: e.Record[e.WorkflowTripped]) -> None:
         flow = self.batches.on_flow_tripped(record)
         if flow is not None:
             self.deliveries.on_flow_tripped(record, flow)
 
-    def _on_flow_ended(self, record: e.Record[e.WorkflowEnded]) -> None:
+    def on_flow_ended(self, record: e.Record[e.WorkflowEnded]) -> None:
         flow = self.batches.on_flow_ended(record)
         if flow is not None:
             self.keys.on_batch_finished(record, flow)
             self.deliveries.on_batch_finished(record, flow)
 
-    def _on_clock_stepped(self, record: e.Record[e.ClockStepped]) -> None:
+    def on_clock_stepped(self, record: e.Record[e.ClockStepped]) -> None:
         """Go on by another clock: what is counted from something that happened moves with it."""
         event = record.event
         by_us = event.now - event.was
@@ -316,11 +210,11 @@ class State:
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift
 
-    def _before_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
+    def before_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
         """Forget by the old limits what the live server may have forgotten by them."""
         self.forget(record.at)
 
-    def _on_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
+    def on_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
         del record
         self._keep()
         self.backlog.age_by(self.control.limits.aging_ms)

@@ -67,10 +67,12 @@ class ScriptedRunner:
             if self.running.get(attempt.task) is running:
                 self.end(attempt.task, outcome)
 
-        def abort(reason: str) -> None:
+        def abort(reason: str, gone: Callable[[], None] | None = None) -> None:
             if self.running.get(attempt.task) is running:
                 del self.running[attempt.task]
             self.aborted.append((attempt.task, reason))
+            if gone is not None:
+                self._host.call_soon(gone)
 
         if isinstance(said, Later):
             at_us = self._host.clock.now_us() + round(said.seconds * 1_000_000)

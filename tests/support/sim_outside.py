@@ -55,8 +55,10 @@ class SimRunner:
                 if not world.calm and work.is_drawn("repeat"):
                     self._late(lambda: ended(outcome))
 
-        def abort(reason: str) -> None:
+        def abort(reason: str, gone: Callable[[], None] | None = None) -> None:
             del reason
+            if gone is not None:
+                world.after(rng.randrange(1, S), gone)
             if live[0]:
                 live[0] = False
                 self._gone(attempt)
