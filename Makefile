@@ -8,8 +8,8 @@ ARGS ?=
 run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --data-dir other-data")
 	$(BIN)/rota serve $(ARGS)
 
-test: .venv/installed  ## every test
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/installed  ## every test, on all cores
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: .venv/installed  ## style, and who may import whom
 	$(BIN)/ruff check .

@@ -74,12 +74,15 @@ def test_every_task_is_completed_once_whoever_is_killed(
             )
             for n in range(WORKERS if worker_tasks >= MANY else FEWER_WORKERS)
         ]
-        done = threading.Event()
+        done, enough = threading.Event(), threading.Event()
         counts: Counter[str] = Counter()
-        killer = threading.Thread(target=_kill, args=(chance, server, made, done, counts))
+        args = (chance, server, made, done, enough, counts)
+        killer = threading.Thread(target=_kill, args=args)
         killer.start()
         try:
-            ids = _submit(rota, worker_tasks)
+            ids = _submit(rota, range(worker_tasks // 2))
+            assert enough.wait(START_S)  # a fast machine would be done before the first kill
+            ids += _submit(rota, range(worker_tasks // 2, worker_tasks))
             _wait_for_ends(rota, set(ids))
         finally:
             done.set()
@@ -94,10 +97,10 @@ def test_every_task_is_completed_once_whoever_is_killed(
     verify(tmp_path / "data")
 
 
-def _submit(rota: SyncRotaClient, count: int) -> list[str]:
+def _submit(rota: SyncRotaClient, numbers: range) -> list[str]:
     ids: list[str] = []
-    while len(ids) < count:
-        more = range(len(ids), min(len(ids) + 100, count))
+    for at in range(0, len(numbers), 100):
+        more = numbers[at : at + 100]
         items = [
             {
                 "action": ("add", "multiply")[n % 2],
@@ -125,6 +128,7 @@ def _kill(
     server: ServerProcess,
     workers: list[WorkerProcess],
     done: threading.Event,
+    enough: threading.Event,
     counts: Counter[str],
 ) -> None:
     while not done.wait(chance.uniform(0, 2 * KILL_EVERY_S)):
@@ -137,6 +141,7 @@ def _kill(
             worker.kill()
             worker.start()
             counts["worker"] += 1
+            enough.set()
 
 
 def _check_log(rota: SyncRotaClient, ids: list[str]) -> None:
