@@ -27,40 +27,54 @@ if TYPE_CHECKING:
     from rota.domain.task import Lane, Task
 
 FILTERS_MAX = 1000
-"""In so many lines one worker may stand: agents times types."""
+"""In so many lines one worker may stand: agents times types, of all its filters."""
 KEPT_MAX = 10_000
 _SLACK = 64
 
 
+class Filter(NamedTuple):
+    """Tasks of these agents that are of these types; None takes all agents, or all types."""
+
+    agents: tuple[str, ...] | None = None
+    types: tuple[str, ...] | None = None
+
+    def pairs(self) -> Iterator[tuple[tuple[str] | None, tuple[str] | None]]:
+        """Give each agent with each type."""
+        agents = [None] if self.agents is None else [(each,) for each in self.agents]
+        types = [None] if self.types is None else [(each,) for each in self.types]
+        return product(agents, types)
+
+    def takes(self, task: Task) -> bool:
+        return (self.agents is None or task.agent in self.agents) and (
+            self.types is None or task.action in self.types
+        )
+
+
 class Wants(NamedTuple):
-    """What a worker asks for; None takes all agents, or all types."""
+    """What a worker asks for: whatever one of its filters takes."""
 
     worker: str
-    agents: tuple[str, ...] | None
-    types: tuple[str, ...] | None
+    filters: tuple[Filter, ...]
     labels: frozenset[str]
     most: int
     lease_ms: int
     start: bool = False
 
-    def filters(self, requires: str) -> Iterator[Consumer]:
+    def pairs(self) -> dict[tuple[tuple[str] | None, tuple[str] | None], None]:
+        """Give each agent with each type that it takes of it, once."""
+        return dict.fromkeys(pair for each in self.filters for pair in each.pairs())
+
+    def lines(self, requires: str) -> Iterator[Consumer]:
         """Give the lines to stand in for tasks that require so much."""
-        if not self.meets(requires):
-            return
-        agents = [None] if self.agents is None else [(each,) for each in self.agents]
-        types = [None] if self.types is None else [(each,) for each in self.types]
-        for agent, kind in product(agents, types):
-            yield Consumer(PULL, kind, agent, requires)
+        if self.meets(requires):
+            for agent, kind in self.pairs():
+                yield Consumer(PULL, kind, agent, requires)
 
     def meets(self, requires: str) -> bool:
         return not requires or self.labels.issuperset(requires.split("\n"))
 
     def takes(self, task: Task) -> bool:
-        return (
-            (self.agents is None or task.agent in self.agents)
-            and (self.types is None or task.action in self.types)
-            and self.meets(task.lane[5])
-        )
+        return any(each.takes(task) for each in self.filters) and self.meets(task.lane[5])
 
 
 class Waiter:
@@ -124,7 +138,7 @@ class Lending:
 
     def _stand(self, waiter: Waiter, requires: str) -> None:
         """Have a worker stand in the lines for tasks that require so much, if it has that."""
-        for consumer in waiter.wants.filters(requires):
+        for consumer in waiter.wants.lines(requires):
             line = self._lines.get(consumer)
             if line is None:
                 line = self._lines[consumer] = {}
@@ -152,7 +166,8 @@ class Lending:
     # -- what is heard
 
     def rebase(self, turns: Turns) -> None:
-        """Go on with other turns: everybody comes anew."""
+        """Go on with other turns: everybody comes anew, and what was kept is kept."""
+        kept = [key for key in self._kept if self._turns.keeps(key)]
         self._turns = turns
         waiting = self.all()
         for waiter in waiting:
@@ -160,9 +175,8 @@ class Lending:
         self._heap.clear()
         for waiter in waiting:
             self.join(waiter)
-        for key, (_, worker) in self._kept.items():
-            if worker not in self._by_worker:
-                turns.keep(key)
+        for key in kept:
+            turns.keep(key)
 
     def head_changed(self, agent: str, lane: Lane) -> None:
         """Have the lines looked at that would take from a lane."""

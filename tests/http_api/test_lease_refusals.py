@@ -162,6 +162,27 @@ def test_a_worker_that_names_too_many_agents_and_types_is_told_so(rota: Rota) ->
     wants = {"agents": [f"a{n}" for n in range(100)], "types": [f"t{n}" for n in range(11)]}
     answer = rota.post("/v1/leases", {"workerId": "ada", **wants})
     assert (answer.status, "agents times types" in answer.json["error"]) == (400, True)
+    several = {"wants": [{"agents": wants["agents"], "types": [name]} for name in wants["types"]]}
+    answer = rota.post("/v1/leases", {"workerId": "ada", **several})
+    assert (answer.status, "agents times types" in answer.json["error"]) == (400, True)
+    rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    done = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    body = {"workerId": "ada", "outcomes": [done], "lease": several}
+    assert rota.post("/v1/leases/settle", body).status == 400
+    assert look(rota, lease["taskId"])["state"] == "assigned"  # a refused call settles nothing
+
+
+def test_filters_are_said_one_way_or_the_other(rota: Rota) -> None:
+    for wrong, why in (
+        ({"wants": [{}], "types": ["fit"]}, "instead of 'agents' and 'types'"),
+        ({"wants": []}, "wants"),
+        ({"wants": [{"types": []}]}, "wants"),
+        ({"wants": [{"labels": ["gpu"]}]}, "labels"),
+        ({"wants": [{}] * 1001}, "wants"),
+    ):
+        answer = rota.post("/v1/leases", {"workerId": "ada", **wrong})
+        assert (answer.status, why in answer.json["error"]) == (400, True), answer
 
 
 @pytest.mark.parametrize(
