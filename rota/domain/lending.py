@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 FILTERS_MAX = 1000
 """In so many lines one worker may stand: agents times types, of all its filters."""
+PLACES_MAX = 300_000
+"""So many places there are in all lines together: for each worker, one a line it stands in."""
+LENT_BYTES_MAX = 8 << 20
+"""Of the params in one answer; the task that reaches it is the last."""
 KEPT_MAX = 10_000
 _SLACK = 64
 
@@ -64,12 +68,6 @@ class Wants(NamedTuple):
         """Give each agent with each type that it takes of it, once."""
         return dict.fromkeys(pair for each in self.filters for pair in each.pairs())
 
-    def lines(self, requires: str) -> Iterator[Consumer]:
-        """Give the lines to stand in for tasks that require so much."""
-        if self.meets(requires):
-            for agent, kind in self.pairs():
-                yield Consumer(PULL, kind, agent, requires)
-
     def meets(self, requires: str) -> bool:
         return not requires or self.labels.issuperset(requires.split("\n"))
 
@@ -78,20 +76,22 @@ class Wants(NamedTuple):
 
 
 class Waiter:
-    """A worker that waits, with what it was given so far: tasks and their tokens."""
+    """A worker that waits, with what it was given so far: tasks, their tokens, about how much."""
 
-    __slots__ = ("given", "lines", "reply", "timer", "wants")
+    __slots__ = ("given", "lines", "pairs", "reply", "size", "timer", "wants")
 
     def __init__(self, wants: Wants, reply: Any) -> None:
         self.wants = wants
         self.reply = reply
         self.timer: Any = None
+        self.pairs = wants.pairs()
         self.lines: list[Consumer] = []
         self.given: list[tuple[str, int]] = []
+        self.size = 0
 
     @property
     def is_served(self) -> bool:
-        return len(self.given) >= self.wants.most
+        return len(self.given) >= self.wants.most or self.size >= LENT_BYTES_MAX
 
 
 class Lending:
@@ -108,6 +108,9 @@ class Lending:
         self._news: dict[Consumer, None] = {}  # the lines to look at next
         self._held: dict[Consumer, None] = {}  # those for which something waits, but not freely
         self._count = count()
+        self._taken = 0  # of the places in all lines
+        self.crowded: dict[Waiter, None] = {}
+        """Those that found no place in one of their lines: they have to leave."""
         self._by_reply: dict[Any, Waiter] = {}
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()  # until when, for whom
         self._kept_for: dict[str, dict[str, None]] = {}  # and the other way round
@@ -126,19 +129,33 @@ class Lending:
 
     # -- who waits
 
-    def join(self, waiter: Waiter) -> None:
+    def has_room(self, waiter: Waiter) -> bool:
+        """Whether there is a place in every line that a worker would stand in."""
+        met = sum(map(waiter.wants.meets, self._required_now()))
+        return self._taken + met * len(waiter.pairs) <= PLACES_MAX
+
+    def _required_now(self) -> dict[str, None]:
         if not self._lines:
             self._required = dict.fromkeys(("", *self._turns.requirements()))
+        return self._required
+
+    def join(self, waiter: Waiter) -> None:
         self._by_reply[waiter.reply] = waiter
         self._by_worker.setdefault(waiter.wants.worker, {})[waiter] = None
         self._by_labels.setdefault(waiter.wants.labels, {})[waiter] = None
-        for requires in self._required:
-            self._stand(waiter, requires)
+        for requires in self._required_now():
+            if waiter.wants.meets(requires):
+                self._stand(waiter, requires)
         self._come_back(waiter.wants.worker)
 
     def _stand(self, waiter: Waiter, requires: str) -> None:
-        """Have a worker stand in the lines for tasks that require so much, if it has that."""
-        for consumer in waiter.wants.lines(requires):
+        """Have a worker stand in the lines for tasks that require so much, which it has."""
+        if self._taken + len(waiter.pairs) > PLACES_MAX:
+            self.crowded[waiter] = None
+            return
+        self._taken += len(waiter.pairs)
+        for agent, kind in waiter.pairs:
+            consumer = Consumer(PULL, kind, agent, requires)
             line = self._lines.get(consumer)
             if line is None:
                 line = self._lines[consumer] = {}
@@ -155,9 +172,11 @@ class Lending:
         for consumer in waiter.lines:
             self._step_out(waiter, consumer)
         waiter.lines.clear()
+        self.crowded.pop(waiter, None)
         return True
 
     def _step_out(self, waiter: Waiter, consumer: Consumer) -> None:
+        self._taken -= 1
         if _take_out(self._lines, consumer, waiter):
             self._news.pop(consumer, None)
             self._held.pop(consumer, None)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota.clock import rfc3339
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
+from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
 from rota.domain.lending import FILTERS_MAX, Filter, Wants
@@ -203,9 +205,17 @@ async def workers(call: Call) -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=0, low=0, high=1 << 31)
     rows, is_more = call.sight.workers(at, limit)
-    body: dict[str, Any] = {"workers": [_worker(row) for row in rows], "count": len(rows)}
-    if is_more:
-        body["nextCursor"] = str(at + limit)
+    shown: list[orjson.Fragment] = []
+    size = 0
+    for row in rows:
+        text = orjson.dumps(_worker(row))
+        shown.append(orjson.Fragment(text))
+        size += len(text)
+        if size > PAGE_BYTES_MAX:
+            break
+    body: dict[str, Any] = {"workers": shown, "count": len(shown)}
+    if is_more or len(shown) < len(rows):
+        body["nextCursor"] = str(at + len(shown))
     return call.json(body)
 
 
