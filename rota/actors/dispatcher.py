@@ -22,6 +22,7 @@ from rota.actors.messages import (
     PauseType,
     SlotFreed,
 )
+from rota.actors.params import guessed_size
 from rota.actors.runtime import CooperativeActor
 from rota.domain import events as e
 from rota.domain.admission import check_pauses
@@ -151,6 +152,8 @@ class DispatcherActor(CooperativeActor):
         self.subject = ""
         if self._served or self._impatient:
             self._answer_workers()
+        while lending.crowded:  # they may come again
+            self._leave(next(iter(lending.crowded)).reply)
 
     def _is_over(self, task: Task) -> bool:
         """End a task whose time has run out, or who may not start a browser, as its turn comes."""
@@ -201,8 +204,12 @@ class DispatcherActor(CooperativeActor):
             full = QueueFull(f"{WAITING_MAX} workers wait already", code="too_many_waiting")
             reply.fail(full)
             return
-        self._workers.came(wants, self._journal.now())
         waiter = Waiter(wants, reply)
+        if not self._lending.has_room(waiter):
+            msg = "the workers that wait stand in as many lines as there may be"
+            reply.fail(QueueFull(msg, code="too_many_waiting"))
+            return
+        self._workers.came(wants, self._journal.now())
         self._lending.join(waiter)
         if message.wait_us:
             at = self._journal.now() + message.wait_us
@@ -255,6 +262,7 @@ class DispatcherActor(CooperativeActor):
         event = decide_assignment(task, wants.worker, wants.lease_ms)
         record = self._journal.record(event, cause=task.created_seq)
         waiter.given.append((task.id, record.seq))
+        waiter.size += guessed_size(self._journal.state.tasks, task)
         self._served[waiter] = None
         if waiter.is_served:
             self._dismiss(waiter)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
-from rota.actors.params import UNREAD_PAUSE_US, filled_in
+from rota.actors.params import UNREAD_PAUSE_US, filled_in, filled_size
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import decide_interruption, decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
 from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
+from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import STALE, decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
@@ -243,6 +244,7 @@ class LeasesActor(CooperativeActor):
         wants, parents = message.wants, message.parents
         lacking: dict[str, None] = {}
         found: list[tuple[Task, Any]] = []
+        size = 0
         for task_id, token in message.given:
             task = self._held(task_id, token)
             if task is None:
@@ -251,9 +253,13 @@ class LeasesActor(CooperativeActor):
             if isinstance(parents, RotaError):
                 self._put_back_soon(task)
                 continue
+            if size >= LENT_BYTES_MAX:  # more than was guessed
+                self._release(task)
+                continue
             params, needed = filled_in(self._archive, task, parents)
             lacking.update(dict.fromkeys(needed))
             found.append((task, params))
+            size += filled_size(task, params)
         if lacking:
 
             def go_on(read: Fetched | RotaError) -> None:

@@ -7,17 +7,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota.domain.dependencies import Results
+from rota.domain.placeholders import FILLED_BYTES_MAX
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rota.actors.archive import Archive, Fetched
     from rota.domain.task import Task
+    from rota.projections.tasks import Tasks
 
 Params = dict[str, Any] | InvalidRequest
 """Or what is wrong with them."""
 UNREAD_PAUSE_US = 1_000_000
 """For so long a task keeps its slot whose parents' results could not be read."""
+
+
+UNREAD_BYTES = 256 << 10
+"""What the result of a parent that has left memory is taken for, before it is read."""
+
+
+def guessed_size(tasks: Tasks, task: Task) -> int:
+    """Give about how many bytes the task's params have with the results filled in."""
+    text, depends = task.params_json or b"", task.plan.depends if task.plan is not None else None
+    if not depends or b"{{" not in text:
+        return len(text)
+    parents = map(tasks.get, set(depends.values()))
+    largest = max(len(p.result_json or b"") if p is not None else UNREAD_BYTES for p in parents)
+    return len(text) + min(text.count(b"{{") * largest, FILLED_BYTES_MAX)
+
+
+def filled_size(task: Task, params: Params) -> int:
+    """Give how many bytes the task's params have, as they were filled in."""
+    if isinstance(params, InvalidRequest):
+        return 0
+    text = task.params_json or b""
+    return len(orjson.dumps(params)) if b"{{" in text else len(text)
 
 
 def filled_in(archive: Archive, task: Task, parents: Fetched | None) -> tuple[Params, list[str]]:

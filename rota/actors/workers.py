@@ -1,7 +1,8 @@
 """The workers that were heard of: when, with which labels, what they came for.
 
 Nothing of it is a fact: whoever comes again after a restart is known again. What a worker holds is
-in the projections. At most `WORKERS_KEPT` are known, those heard of last.
+in the projections. At most `WORKERS_KEPT` are known, with `WORKERS_BYTES_MAX` of what they came
+for, those heard of last.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ if TYPE_CHECKING:
     from rota.domain.lending import Wants
 
 WORKERS_KEPT = 10_000
+WORKERS_BYTES_MAX = 32 << 20
+NAME_BYTES = 100
+"""About what a name takes in memory beyond its characters, of which each may take four."""
 
 
 class Seen:
     """One worker."""
 
-    __slots__ = ("delay_us", "seen_at", "wants")
+    __slots__ = ("delay_us", "seen_at", "size", "wants")
 
     def __init__(self, now: int) -> None:
         self.seen_at = now
         self.delay_us = 0
         """The silence before it was last heard of by a heartbeat."""
         self.wants: Wants | None = None
+        self.size = 0
 
 
 class Workers:
@@ -33,10 +38,18 @@ class Workers:
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, Seen] = OrderedDict()
+        self.bytes = 0
 
     def came(self, wants: Wants, now: int) -> None:
         """Take note that one asked for work."""
-        self._one(wants.worker, now).wants = wants
+        one = self._one(wants.worker, now)
+        if one.wants != wants:
+            one.wants = wants
+            self.bytes -= one.size
+            one.size = _size(wants)
+            self.bytes += one.size
+            while self.bytes > WORKERS_BYTES_MAX and len(self.by_name) > 1:
+                self._forget_one()
 
     def seen(self, worker: str | None, now: int) -> None:
         if worker:
@@ -53,13 +66,24 @@ class Workers:
         if one is None:
             one = self.by_name[worker] = Seen(now)
             if len(self.by_name) > WORKERS_KEPT:
-                self.by_name.popitem(last=False)
+                self._forget_one()
         else:
             self.by_name.move_to_end(worker)
         one.seen_at = now
         return one
 
+    def _forget_one(self) -> None:
+        _, one = self.by_name.popitem(last=False)
+        self.bytes -= one.size
+
     def carry_over(self, by_us: int) -> None:
         """Tell their moments by a clock that was set by so much."""
         for one in self.by_name.values():
             one.seen_at += by_us
+
+
+def _size(wants: Wants) -> int:
+    names = [*wants.labels]
+    for each in wants.filters:
+        names += [*(each.agents or ()), *(each.types or ())]
+    return NAME_BYTES * (1 + len(wants.filters) + len(names)) + 4 * sum(map(len, names))

@@ -53,5 +53,9 @@ def _row(worker: dict[str, Any]) -> tuple[Any, ...]:
 
 def _takes(worker: dict[str, Any]) -> str:
     """Say what it came for last; nothing if it has not come since the server started."""
-    parts = [", ".join(worker[name]) for name in ("types", "agents") if worker.get(name)]
+    return "; ".join(map(_filter, worker.get("wants") or [worker]))
+
+
+def _filter(wanted: dict[str, Any]) -> str:
+    parts = [", ".join(wanted[name]) for name in ("types", "agents") if wanted.get(name)]
     return " of ".join(parts)

@@ -14,6 +14,7 @@ import logging
 import socket
 import struct
 from collections import deque
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -25,7 +26,7 @@ from rota.client.steps import is_passing, pauses
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from rota.client.functions import Outcome
     from rota.client.steps import Json
@@ -35,8 +36,9 @@ BYTES_MAX = 1 << 20
 """Of the results in one request; one that is larger goes alone."""
 PARCEL_BYTES = 200
 POLL_S = 20.0
+NAMES_MAX = 100
+"""Of agents, and of types, in one filter."""
 AWAY_S, AWAY_S_MAX = 0.1, 5.0
-UNSERVED_S = 0.5
 log = logging.getLogger("rota.worker")
 
 
@@ -80,9 +82,9 @@ class Trade:
         worker_id: str,
         wish: Json,
         room: Callable[[], int],
-        on_leases: Callable[[list[Json]], int],
+        on_leases: Callable[[list[Json]], None],
     ) -> None:
-        """`room` says how many more can be taken; `on_leases` takes them, and says how many."""
+        """`room` says how many more can be taken; `on_leases` takes them."""
         self._client = client
         self._poller = poller
         self._worker_id = worker_id
@@ -93,7 +95,6 @@ class Trade:
         self._asked = 0
         self._is_open = True
         self._is_away = False
-        self._is_held_back = False
         self._has_outcomes = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_drained = asyncio.Event()
@@ -127,11 +128,7 @@ class Trade:
     async def lease(self) -> None:
         """Wait for tasks whenever there is room and nothing to tell. Raises what is refused."""
         tries = pauses(AWAY_S, AWAY_S_MAX)
-        unserved = pauses(UNSERVED_S, AWAY_S_MAX)
         while self._is_open:
-            if self._is_held_back:
-                await asyncio.sleep(next(unserved))
-                self._is_held_back = False
             self._has_room.clear()
             room = self._free()
             if room <= 0 or self._outcomes:
@@ -153,17 +150,13 @@ class Trade:
             self._found()
             tries = pauses(AWAY_S, AWAY_S_MAX)
             self._take(answer)
-            if not self._is_held_back:
-                unserved = pauses(UNSERVED_S, AWAY_S_MAX)
 
     def _free(self) -> int:
         return min(self._room() - self._asked, 1000) if self._is_open else 0
 
     def _take(self, answer: Json) -> None:
-        """Hand tasks on; if none of them is served, others shall have a chance to take them."""
-        leases = answer.get("leases") or []
-        if leases and not self._on_leases(leases):
-            self._is_held_back = True
+        if leases := answer.get("leases"):
+            self._on_leases(leases)
 
     # -- telling -----------------------------------------------------------------------------
 
@@ -173,7 +166,7 @@ class Trade:
         while True:
             await self._has_outcomes.wait()
             sent = self._next_parcels()
-            room = 0 if self._is_held_back else max(self._free(), 0)
+            room = max(self._free(), 0)
             wish = self._wish | {"max": room, "waitMs": 0} if room else None
             self._asked += room
             try:
@@ -266,11 +259,37 @@ class Trade:
 
 
 def wish_of(
-    agents: list[str], types: list[str], labels: list[str], lease_s: float, *, start: bool
+    served: Collection[tuple[str | None, str]], labels: list[str], lease_s: float, *, start: bool
 ) -> Json:
-    """Say what a worker takes, but for how many and how long it waits."""
-    made = lease_wish(agents=agents, types=types, labels=labels, lease_s=lease_s, start=start)
+    """Say what a worker takes, but for how many and how long it waits.
+
+    It serves these agents (None: all of them) with these types, and asks for no other pair.
+    """
+    made = lease_wish(wants=_filters(served), labels=labels, lease_s=lease_s, start=start)
     return {name: value for name, value in made.items() if name not in ("max", "waitMs")}
+
+
+def _filters(served: Collection[tuple[str | None, str]]) -> Iterator[Json]:
+    """Put agents together that are served with the same types."""
+    for_all = {type_ for agent, type_ in served if agent is None}
+    for types in _hundreds(for_all):
+        yield {"types": types}
+    types_of: dict[str, set[str]] = {}
+    for agent, type_ in served:
+        if agent is not None and type_ not in for_all:
+            types_of.setdefault(agent, set()).add(type_)
+    agents_of: dict[frozenset[str], list[str]] = {}
+    for agent, own in types_of.items():
+        agents_of.setdefault(frozenset(own), []).append(agent)
+    for own_types, alike in sorted(agents_of.items(), key=lambda item: sorted(item[1])):
+        for agents, types in product(_hundreds(alike), _hundreds(own_types)):
+            yield {"agents": agents, "types": types}
+
+
+def _hundreds(names: Iterable[str]) -> list[list[str]]:
+    """Give names in lists of as many as one filter may have."""
+    rest = sorted(names)
+    return [rest[at : at + NAMES_MAX] for at in range(0, len(rest), NAMES_MAX)]
 
 
 def away_pauses() -> Iterator[float]:

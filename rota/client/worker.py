@@ -80,7 +80,6 @@ class Worker:
         self.functions: dict[tuple[str | None, str], Function] = {}
         self._waiting: deque[Held] = deque()
         self._running: set[Held] = set()
-        self._unserved: set[tuple[str, str]] = set()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._all_done = asyncio.Event()
@@ -171,10 +170,7 @@ class Worker:
             await asyncio.gather(*parts, return_exceptions=True)
 
     def _wish(self) -> Json:
-        agents = {agent for agent, _ in self.functions}
-        named = sorted(agent for agent in agents if agent is not None) if None not in agents else []
-        types = sorted({type_ for _, type_ in self.functions})
-        return wish_of(named, types, self.labels, self.lease_s, start=self.prefetch == 0)
+        return wish_of(self.functions, self.labels, self.lease_s, start=self.prefetch == 0)
 
     def _served(self) -> str:
         names = sorted({name for _, name in self.functions})
@@ -185,33 +181,23 @@ class Worker:
     def _room(self) -> int:
         return self.concurrency + self.prefetch - len(self._running) - len(self._waiting)
 
-    def _begin_all(self, leases: list[Json]) -> int:
-        """Take what came; give back what nobody serves. Says how many were taken."""
-        taken = 0
+    def _begin_all(self, leases: list[Json]) -> None:
+        """Take what came; give it back if it came too late."""
         for lease in leases:
             task = lease["task"]
             function = self.function_for(task.get("agentId", ""), task["action"])
             if function is None or self._stop.is_set():
-                self._give_back(lease, task, is_served=function is not None)
+                self._trade.put(lease, {"outcome": "release"})
                 continue
-            taken += 1
             lease_id = lease["leaseId"]
             ctx = Context(lease, loop=asyncio.get_running_loop(), on_note=self._noting(lease_id))
             held = Held(lease, ctx, function)
             self._keeper.add(held)
             self._waiting.append(held)
         self._begin_next()
-        return taken
 
     def _noting(self, lease_id: str) -> Callable[[], None]:
         return lambda: self._keeper.note(lease_id)
-
-    def _give_back(self, lease: Json, task: Json, *, is_served: bool) -> None:
-        which = (str(task.get("agentId")), str(task["action"]))
-        if not is_served and which not in self._unserved:
-            self._unserved.add(which)
-            log.warning("no function serves %s of %s; given back", which[1], which[0])
-        self._trade.put(lease, {"outcome": "release"})
 
     def _begin_next(self) -> None:
         while self._waiting and len(self._running) < self.concurrency:

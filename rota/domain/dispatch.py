@@ -156,6 +156,9 @@ class Turns:
         """Give nothing of this key to anybody, until it is let go."""
         self._caps.kept.add(KEY + key)
 
+    def keeps(self, key: str) -> bool:
+        return KEY + key in self._caps.kept
+
     def let_go(self, key: str) -> bool:
         """Keep a key no longer; whether anything waits for that."""
         limit = KEY + key

@@ -27,57 +27,71 @@ if TYPE_CHECKING:
     from rota.domain.task import Lane, Task
 
 FILTERS_MAX = 1000
-"""In so many lines one worker may stand: agents times types."""
+"""In so many lines one worker may stand: agents times types, of all its filters."""
+PLACES_MAX = 300_000
+"""So many places there are in all lines together: for each worker, one a line it stands in."""
+LENT_BYTES_MAX = 8 << 20
+"""Of the params in one answer; the task that reaches it is the last."""
 KEPT_MAX = 10_000
 _SLACK = 64
 
 
+class Filter(NamedTuple):
+    """Tasks of these agents that are of these types; None takes all agents, or all types."""
+
+    agents: tuple[str, ...] | None = None
+    types: tuple[str, ...] | None = None
+
+    def pairs(self) -> Iterator[tuple[tuple[str] | None, tuple[str] | None]]:
+        """Give each agent with each type."""
+        agents = [None] if self.agents is None else [(each,) for each in self.agents]
+        types = [None] if self.types is None else [(each,) for each in self.types]
+        return product(agents, types)
+
+    def takes(self, task: Task) -> bool:
+        return (self.agents is None or task.agent in self.agents) and (
+            self.types is None or task.action in self.types
+        )
+
+
 class Wants(NamedTuple):
-    """What a worker asks for; None takes all agents, or all types."""
+    """What a worker asks for: whatever one of its filters takes."""
 
     worker: str
-    agents: tuple[str, ...] | None
-    types: tuple[str, ...] | None
+    filters: tuple[Filter, ...]
     labels: frozenset[str]
     most: int
     lease_ms: int
     start: bool = False
 
-    def filters(self, requires: str) -> Iterator[Consumer]:
-        """Give the lines to stand in for tasks that require so much."""
-        if not self.meets(requires):
-            return
-        agents = [None] if self.agents is None else [(each,) for each in self.agents]
-        types = [None] if self.types is None else [(each,) for each in self.types]
-        for agent, kind in product(agents, types):
-            yield Consumer(PULL, kind, agent, requires)
+    def pairs(self) -> dict[tuple[tuple[str] | None, tuple[str] | None], None]:
+        """Give each agent with each type that it takes of it, once."""
+        return dict.fromkeys(pair for each in self.filters for pair in each.pairs())
 
     def meets(self, requires: str) -> bool:
         return not requires or self.labels.issuperset(requires.split("\n"))
 
     def takes(self, task: Task) -> bool:
-        return (
-            (self.agents is None or task.agent in self.agents)
-            and (self.types is None or task.action in self.types)
-            and self.meets(task.lane[5])
-        )
+        return any(each.takes(task) for each in self.filters) and self.meets(task.lane[5])
 
 
 class Waiter:
-    """A worker that waits, with what it was given so far: tasks and their tokens."""
+    """A worker that waits, with what it was given so far: tasks, their tokens, about how much."""
 
-    __slots__ = ("given", "lines", "reply", "timer", "wants")
+    __slots__ = ("given", "lines", "pairs", "reply", "size", "timer", "wants")
 
     def __init__(self, wants: Wants, reply: Any) -> None:
         self.wants = wants
         self.reply = reply
         self.timer: Any = None
+        self.pairs = wants.pairs()
         self.lines: list[Consumer] = []
         self.given: list[tuple[str, int]] = []
+        self.size = 0
 
     @property
     def is_served(self) -> bool:
-        return len(self.given) >= self.wants.most
+        return len(self.given) >= self.wants.most or self.size >= LENT_BYTES_MAX
 
 
 class Lending:
@@ -94,6 +108,9 @@ class Lending:
         self._news: dict[Consumer, None] = {}  # the lines to look at next
         self._held: dict[Consumer, None] = {}  # those for which something waits, but not freely
         self._count = count()
+        self._taken = 0  # of the places in all lines
+        self.crowded: dict[Waiter, None] = {}
+        """Those that found no place in one of their lines: they have to leave."""
         self._by_reply: dict[Any, Waiter] = {}
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()  # until when, for whom
         self._kept_for: dict[str, dict[str, None]] = {}  # and the other way round
@@ -112,19 +129,33 @@ class Lending:
 
     # -- who waits
 
-    def join(self, waiter: Waiter) -> None:
+    def has_room(self, waiter: Waiter) -> bool:
+        """Whether there is a place in every line that a worker would stand in."""
+        met = sum(map(waiter.wants.meets, self._required_now()))
+        return self._taken + met * len(waiter.pairs) <= PLACES_MAX
+
+    def _required_now(self) -> dict[str, None]:
         if not self._lines:
             self._required = dict.fromkeys(("", *self._turns.requirements()))
+        return self._required
+
+    def join(self, waiter: Waiter) -> None:
         self._by_reply[waiter.reply] = waiter
         self._by_worker.setdefault(waiter.wants.worker, {})[waiter] = None
         self._by_labels.setdefault(waiter.wants.labels, {})[waiter] = None
-        for requires in self._required:
-            self._stand(waiter, requires)
+        for requires in self._required_now():
+            if waiter.wants.meets(requires):
+                self._stand(waiter, requires)
         self._come_back(waiter.wants.worker)
 
     def _stand(self, waiter: Waiter, requires: str) -> None:
-        """Have a worker stand in the lines for tasks that require so much, if it has that."""
-        for consumer in waiter.wants.filters(requires):
+        """Have a worker stand in the lines for tasks that require so much, which it has."""
+        if self._taken + len(waiter.pairs) > PLACES_MAX:
+            self.crowded[waiter] = None
+            return
+        self._taken += len(waiter.pairs)
+        for agent, kind in waiter.pairs:
+            consumer = Consumer(PULL, kind, agent, requires)
             line = self._lines.get(consumer)
             if line is None:
                 line = self._lines[consumer] = {}
@@ -141,9 +172,11 @@ class Lending:
         for consumer in waiter.lines:
             self._step_out(waiter, consumer)
         waiter.lines.clear()
+        self.crowded.pop(waiter, None)
         return True
 
     def _step_out(self, waiter: Waiter, consumer: Consumer) -> None:
+        self._taken -= 1
         if _take_out(self._lines, consumer, waiter):
             self._news.pop(consumer, None)
             self._held.pop(consumer, None)
@@ -152,7 +185,8 @@ class Lending:
     # -- what is heard
 
     def rebase(self, turns: Turns) -> None:
-        """Go on with other turns: everybody comes anew."""
+        """Go on with other turns: everybody comes anew, and what was kept is kept."""
+        kept = [key for key in self._kept if self._turns.keeps(key)]
         self._turns = turns
         waiting = self.all()
         for waiter in waiting:
@@ -160,9 +194,8 @@ class Lending:
         self._heap.clear()
         for waiter in waiting:
             self.join(waiter)
-        for key, (_, worker) in self._kept.items():
-            if worker not in self._by_worker:
-                turns.keep(key)
+        for key in kept:
+            turns.keep(key)
 
     def head_changed(self, agent: str, lane: Lane) -> None:
         """Have the lines looked at that would take from a lane."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rota.config import BATCH_MAX, PAGE_ROWS_MAX
 from rota.domain.placeholders import names_in
@@ -18,6 +18,7 @@ from rota.http.models import (
     Priority,
     Url,
     one_action,
+    short,
 )
 
 
@@ -41,7 +42,7 @@ class EscalationTask(NativeBody):
     agentId: AgentId
     action: Action
     type: Action | None = Field(None, description="another name for action")
-    params: dict[str, Any] | None = None
+    params: Annotated[dict[str, Any], AfterValidator(short)] | None = None
     priority: Priority | None = None
 
     _named = model_validator(mode="before")(one_action)

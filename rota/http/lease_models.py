@@ -32,11 +32,23 @@ LEASES_MAX = 1000
 RETRY_AFTER_MS_MAX = 24 * 3600 * 1000
 
 
-class WantsBody(NativeBody):
-    """Which tasks a worker wants to take."""
+class FilterBody(NativeBody):
+    """Tasks of these agents that are of these types."""
 
     agents: list[AgentId] | None = Field(None, min_length=1, max_length=100, fail_fast=True)
     types: list[Action] | None = Field(None, min_length=1, max_length=100, fail_fast=True)
+
+
+class WantsBody(FilterBody):
+    """Which tasks a worker wants to take."""
+
+    wants: list[FilterBody] | None = Field(
+        None,
+        min_length=1,
+        max_length=FILTERS_MAX,
+        fail_fast=True,
+        description="instead of agents and types: whatever one of these takes",
+    )
     labels: list[Key] = Field([], max_length=32, fail_fast=True, description="what it has")
     max: int = Field(1, ge=1, le=LEASES_MAX, description="how many tasks at once")
     waitMs: int = Field(0, ge=0, le=WAIT_MS_MAX, description="how long to wait for the first")
@@ -44,9 +56,9 @@ class WantsBody(NativeBody):
     start: bool = Field(False, description="whether it starts them at once")
 
     @model_validator(mode="after")
-    def _few_lines(self) -> WantsBody:
-        if len(set(self.agents or "1")) * len(set(self.types or "1")) > FILTERS_MAX:
-            msg = f"agents times types must not be more than {FILTERS_MAX}"
+    def _said_once(self) -> WantsBody:
+        if self.wants is not None and (self.agents is not None or self.types is not None):
+            msg = "'wants' is said instead of 'agents' and 'types', not with them"
             raise ValueError(msg)
         return self
 

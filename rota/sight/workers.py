@@ -61,5 +61,8 @@ def workers_of(
 def _may(shard: Shard, name: str, may_see: MaySee) -> bool:
     """Whether a worker came for agents that may all be seen."""
     one = body_of(shard.leases).workers.by_name.get(name)
-    wants = one.wants if one is not None else None
-    return wants is not None and wants.agents is not None and all(map(may_see, wants.agents))
+    if one is None or one.wants is None:
+        return False
+    return all(
+        each.agents is not None and all(map(may_see, each.agents)) for each in one.wants.filters
+    )

@@ -15,7 +15,7 @@ from rota.actors.runtime import body_of
 from rota.domain.commands import PULL, Limits, Outcome
 from rota.domain.intake import Request
 from rota.domain.leases import lease_id
-from rota.domain.lending import Wants
+from rota.domain.lending import Filter, Wants
 from rota.errors import Conflict, StorageUnavailable
 from rota.testing.in_memory import Reply
 
@@ -43,8 +43,7 @@ class LeaseBench(SlowBench):
     def ask_for(self, worker: str = "ada", wait_s: int = 0, **wants: Any) -> Asking:
         asked = Wants(
             worker,
-            None,
-            None,
+            (Filter(),),
             frozenset(),
             wants.get("most", 1),
             wants.get("lease_ms", 10_000),
@@ -146,7 +145,7 @@ def test_a_clock_that_is_set_makes_no_lease_shorter_or_longer(
 def test_a_worker_that_left_before_its_grant_was_durable_loses_no_task(bench: LeaseBench) -> None:
     task = bench.submit(FIT)
     gone = Asking()
-    wants = Wants("eve", None, None, frozenset(), 1, 3_600_000)
+    wants = Wants("eve", (Filter(),), frozenset(), 1, 3_600_000)
     bench.shard.dispatcher.tell(lm.LendTasks(wants, 0, gone))
     gone_at_commit = bench.shard.journal.answer
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from rota.client import Context, Fail, Retry, RotaClient, Worker
+from rota.client.trade import wish_of
 from rota.errors import ConfigError
 
 AGAIN = {"maxAttempts": 3, "kind": "fixed", "baseMs": 1}
@@ -230,7 +231,7 @@ def test_stopping_finishes_what_it_can_and_gives_back_the_rest(server):
     asyncio.run(story())
 
 
-def test_what_no_function_serves_is_given_back(server):
+def test_a_worker_is_lent_nothing_that_no_function_serves(server):
     worker = Worker(server.url)
 
     @worker.task("one", agent="serves-a")
@@ -247,15 +248,28 @@ def test_what_no_function_serves_is_given_back(server):
             async with working(worker):
                 assert (await ends(rota, "one", "serves-a"))["result"] == 1
                 assert (await ends(rota, "two", "serves-b"))["result"] == 2
-            for _ in range(500):  # a grant that nobody waited for is taken back a moment later
-                if (await rota.get(odd))["state"] == "ready":
-                    break
-                await asyncio.sleep(0.01)
-            else:
-                pytest.fail("it is still with a worker that has left")
+            events = (await rota.events(task=odd))["events"]
+            assert [event["kind"] for event in events] == ["task_submitted"]
             await rota.cancel(odd)
 
     asyncio.run(story())
+
+
+def test_a_worker_asks_for_the_pairs_that_it_serves_in_few_filters():
+    served = {("ann", "fit"), ("bob", "fit"), ("cid", "fit"), ("cid", "weld"), (None, "any")}
+    wish = wish_of({*served, ("ann", "any")}, [], 30, start=True)
+    assert wish["wants"] == [
+        {"types": ["any"]},
+        *sorted(
+            [
+                {"agents": ["ann", "bob"], "types": ["fit"]},
+                {"agents": ["cid"], "types": ["fit", "weld"]},
+            ],
+            key=lambda each: each["agents"],
+        ),
+    ]
+    many = wish_of({(f"a{n:03}", "fit") for n in range(250)}, [], 30, start=True)["wants"]
+    assert [len(each["agents"]) for each in many] == [100, 100, 50]
 
 
 def test_a_batch_of_short_tasks_is_settled_in_lots(server):

@@ -73,6 +73,7 @@ def test_nothing_is_left_when_all_have_left(seed: int) -> None:
     assert [len(each) for each in (*kept, line._held, line._places)] == [0] * 7
     assert (line._kept, line._kept_for, bench.turns._caps.kept) == ({}, {}, set())
     assert len(line._heap) <= 64
+    assert (line._taken, line.crowded) == (0, {})
 
 
 # -- in words ------------------------------------------------------------------------------------

@@ -37,6 +37,14 @@ def total(rota: Rota, name: str) -> int:
     return int(rota.get(f"/v1/workflows/{name}").json["total"])
 
 
+def test_an_escalation_carries_no_more_than_a_few_kilobytes(rota: Rota) -> None:
+    task = {"agentId": "ann", "action": "look", "params": {"text": "x" * 4096}}
+    answer = flow(rota, WAITS, onFailure="escalate", escalate={"task": task})
+    assert (answer.status, "escalate.task.params" in answer.json["error"]) == (400, True)
+    task["params"] = {"text": "x" * 4000}
+    assert flow(rota, WAITS, onFailure="escalate", escalate={"task": task}).status == 202
+
+
 def test_a_workflow_is_full(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow, "JOINED_MAX", 3)
     name = begin(rota, WAITS, WAITS)

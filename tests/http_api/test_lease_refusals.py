@@ -162,6 +162,27 @@ def test_a_worker_that_names_too_many_agents_and_types_is_told_so(rota: Rota) ->
     wants = {"agents": [f"a{n}" for n in range(100)], "types": [f"t{n}" for n in range(11)]}
     answer = rota.post("/v1/leases", {"workerId": "ada", **wants})
     assert (answer.status, "agents times types" in answer.json["error"]) == (400, True)
+    several = {"wants": [{"agents": wants["agents"], "types": [name]} for name in wants["types"]]}
+    answer = rota.post("/v1/leases", {"workerId": "ada", **several})
+    assert (answer.status, "agents times types" in answer.json["error"]) == (400, True)
+    rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    done = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    body = {"workerId": "ada", "outcomes": [done], "lease": several}
+    assert rota.post("/v1/leases/settle", body).status == 400
+    assert look(rota, lease["taskId"])["state"] == "assigned"  # a refused call settles nothing
+
+
+def test_filters_are_said_one_way_or_the_other(rota: Rota) -> None:
+    for wrong, why in (
+        ({"wants": [{}], "types": ["fit"]}, "instead of 'agents' and 'types'"),
+        ({"wants": []}, "wants"),
+        ({"wants": [{"types": []}]}, "wants"),
+        ({"wants": [{"labels": ["gpu"]}]}, "labels"),
+        ({"wants": [{}] * 1001}, "wants"),
+    ):
+        answer = rota.post("/v1/leases", {"workerId": "ada", **wrong})
+        assert (answer.status, why in answer.json["error"]) == (400, True), answer
 
 
 @pytest.mark.parametrize(
@@ -248,6 +269,66 @@ def test_only_so_many_requests_may_wait(rota: Rota, monkeypatch: pytest.MonkeyPa
     rota.submit_native("ann", "fit")
     assert len(waiting.given()) == 1
     assert take(rota, "ben") == []
+
+
+def test_only_so_many_places_there_are_in_all_lines(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.domain.lending.PLACES_MAX", 10)
+    first = Waiting(rota, "ada", types=["a", "b", "c", "d"], labels=["gpu", "big"])
+    second = Waiting(rota, "ben", types=["a", "b", "c", "d"])
+    answer = rota.post("/v1/leases", {"workerId": "cid", "types": ["a", "b", "c"]})
+    assert (answer.status, answer.code) == (429, "too_many_waiting")
+    task_id = rota.submit_native("ann", "a", requires=["gpu"])
+    assert first.given() == []  # it would stand in four lines more, and has to come again
+    assert look(rota, task_id)["state"] == "ready"
+    rota.submit_native("ann", "b")
+    assert len(second.given()) == 1
+    assert take_one(rota, "ada", types=["a"], labels=["gpu"])["taskId"] == task_id
+
+
+def test_an_answer_has_params_of_so_many_bytes(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.domain.lending.LENT_BYTES_MAX", 10_000)
+    monkeypatch.setattr("rota.actors.leases.LENT_BYTES_MAX", 10_000)
+    for _ in range(3):
+        rota.submit_native("ann", "large", params={"text": "x" * 6000})
+    assert [len(take(rota, types=["large"], max=10)) for _ in range(3)] == [2, 1, 0]
+    parent = rota.submit_native("ann", "parent")
+    say(rota, take_one(rota, types=["parent"]), "complete", result="y" * 3000)
+    ids = [
+        rota.submit_native(
+            "ann", "child", dependsOn=[parent], params={"x": [f"{{{{{parent}}}}}"] * 2}
+        )
+        for _ in range(5)
+    ]
+    first, rest = take(rota, types=["child"], max=10), take(rota, types=["child"], max=10)
+    assert [len(first), len(rest)] == [2, 2]
+    assert first[0]["params"] == {"x": ["y" * 3000] * 2}
+    assert rota.kinds(ids[4]) == ["task_submitted"]  # it was not lent and taken back
+
+
+def test_what_turns_out_larger_than_it_seemed_goes_back(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.actors.leases.LENT_BYTES_MAX", 10_000)
+    ids = [rota.submit_native("ann", "fit", params={"text": "x" * 6000}) for _ in range(3)]
+    assert [lease["taskId"] for lease in take(rota, max=10)] == ids[:2]
+    task = look(rota, ids[2])
+    assert (task["state"], task["attempt"]) == ("ready", 0)
+
+
+def test_workers_with_long_names_for_what_they_take_are_bounded_in_bytes(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.actors.workers.WORKERS_BYTES_MAX", 15_000)
+    for n in range(20):
+        take(rota, f"w{n}", types=["t" * 190 + str(at) for at in range(5)])
+    assert list(workers(rota)) == ["w19", "w18", "w17"]
+    monkeypatch.setattr("rota.http.v1.leases.PAGE_BYTES_MAX", 1000)
+    page = rota.get("/v1/workers").json
+    assert (page["count"], page["nextCursor"]) == (1, "1")
+    page = rota.get("/v1/workers?cursor=2").json
+    assert (page["workers"][0]["workerId"], page.get("nextCursor")) == ("w17", None)
 
 
 def test_stale_outcomes_fill_no_log(rota: Rota) -> None:

@@ -71,6 +71,18 @@ def test_a_worker_gets_only_what_it_takes(rota: Rota) -> None:
     assert [lease["taskId"] for lease in found] == [fit, paint]
 
 
+def test_a_worker_with_several_filters_gets_the_pairs_that_they_name(rota: Rota) -> None:
+    wants = [{"agents": ["ann"], "types": ["fit"]}, {"agents": ["bob"], "types": ["paint"]}]
+    served = [rota.submit_native("ann", "fit"), rota.submit_native("bob", "paint")]
+    others = [rota.submit_native("ann", "paint"), rota.submit_native("bob", "fit")]
+    found = take(rota, wants=wants, max=10)
+    assert [lease["taskId"] for lease in found] == served
+    assert [look(rota, task)["state"] for task in others] == ["ready", "ready"]
+    assert workers(rota)["ada"]["wants"] == wants
+    [lease] = take(rota, "ben", wants=[{"types": ["fit"]}, {"agents": ["bob"]}, {"types": ["fit"]}])
+    assert lease["taskId"] == others[1]  # asked for twice and more, and lent once
+
+
 def test_what_rota_runs_itself_is_lent_to_nobody(rota: Rota) -> None:
     task_id = rota.submit_native("ann", "sleep", params={"ms": 60_000})
     assert take(rota, max=10) == []

@@ -18,7 +18,7 @@ from rota.domain import attempts
 from rota.domain import events as e
 from rota.domain.fold import FOLDS
 from rota.domain.leases import Lease
-from rota.domain.lending import Lending, Wants
+from rota.domain.lending import Lending
 from rota.domain.task import RELEASED
 from rota.errors import Conflict
 
@@ -48,20 +48,23 @@ def a_grant_is_answered_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_worker_is_given_what_it_does_not_take(patch: pytest.MonkeyPatch) -> None:
-    filters = Wants.filters
-    patch.setattr(
-        Wants, "filters", lambda self, requires: filters(self._replace(types=None), requires)
-    )
+    join = Lending.join
+
+    def lax(self: Lending, waiter: Any) -> None:
+        waiter.pairs = {(agent, None): None for agent, _ in waiter.pairs}
+        join(self, waiter)
+
+    patch.setattr(Lending, "join", lax)
 
 
 def labels_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    filters = Wants.filters
+    join = Lending.join
 
-    def lax(self: Wants, requires: str) -> Any:
-        labels = frozenset(requires.split("\n"))
-        return filters(self._replace(labels=labels), requires)
+    def lax(self: Lending, waiter: Any) -> None:
+        waiter.wants = waiter.wants._replace(labels=frozenset({"gpu"}))
+        join(self, waiter)
 
-    patch.setattr(Wants, "filters", lax)
+    patch.setattr(Lending, "join", lax)
 
 
 def a_worker_gets_more_than_it_asked_for(patch: pytest.MonkeyPatch) -> None:

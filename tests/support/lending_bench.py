@@ -14,7 +14,7 @@ from support.turns_bench import AGENTS, HELD, LANES, LENT, TYPES, Bench, draw_li
 from rota.domain.attempts import decide_assignment
 from rota.domain.commands import PULL, Limits
 from rota.domain.dispatch import Turns
-from rota.domain.lending import Lending, Waiter, Wants
+from rota.domain.lending import Filter, Lending, Waiter, Wants
 from rota.domain.task import READY, SCHEDULED, Lane, Task, lane_of
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ class LendingBench(Bench):
         """Let a worker wait."""
         asked = Wants(
             worker,
-            wants.get("agents"),
-            wants.get("types"),
+            wants.get("filters") or (Filter(wants.get("agents"), wants.get("types")),),
             frozenset(wants.get("labels", ())),
             most,
             30_000,
@@ -237,7 +236,9 @@ def play(bench: LendingBench, pick: Random, moves: int, sticky_us: int = 0) -> N
         if roll < 7:
             bench.submit(pick.choice(AGENTS), pick.choice(EVERY), pick.choice((2, 2, 0, 3)))
         elif roll < 12:
-            bench.come(**draw_wants(pick))
+            wants = [draw_wants(pick) for _ in range(pick.choice((1, 1, 2)))]
+            filters = tuple(Filter(each.get("agents"), each.get("types")) for each in wants)
+            bench.come(**wants[0], filters=filters)
         elif roll < 14 and bench.line.all():
             bench.leave(pick.choice(bench.line.all()))
         elif roll < 17 and flying:

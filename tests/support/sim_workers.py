@@ -18,7 +18,7 @@ from support.sim_work import ACTIONS
 from rota.actors import lease_messages as lm
 from rota.actors.runtime import body_of
 from rota.domain.leases import lease_id
-from rota.domain.lending import Wants
+from rota.domain.lending import Filter, Wants
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:
@@ -75,12 +75,16 @@ class Workers:
 
     def _drawn(self, name: str) -> Wants:
         rng, agents = self._rng, self._world.work.agents
-        some = tuple(rng.sample(agents, rng.randint(1, len(agents))))
-        types = tuple(rng.sample(ACTIONS, rng.randint(1, len(ACTIONS))))
+
+        def some_filter() -> Filter:
+            some = tuple(rng.sample(agents, rng.randint(1, len(agents))))
+            types = tuple(rng.sample(ACTIONS, rng.randint(1, len(ACTIONS))))
+            named = some if rng.random() < 0.4 else None
+            return Filter(named, types if rng.random() < 0.4 else None)
+
         return Wants(
             name,
-            some if rng.random() < 0.4 else None,
-            types if rng.random() < 0.4 else None,
+            tuple(some_filter() for _ in range(rng.choice((1, 1, 2)))),
             frozenset(("gpu",) if rng.random() < 0.5 else ()),
             rng.choice((1, 1, 3)),
             rng.choice(LEASES_MS),
@@ -212,17 +216,25 @@ class Workers:
                 continue  # it was given something, which is not durable yet
             wants = self.wants[name]
             for agent, tasks in model.ready.items():
-                if agent in model.paused or (wants.agents and agent not in wants.agents):
+                if agent in model.paused:
                     continue
                 for task in tasks.values():
                     if (
                         task.is_pull
-                        and (wants.types is None or task.action in wants.types)
+                        and _takes(wants, agent, task.action)
                         and wants.labels.issuperset(task.event.requires or ())
                         and not model.full_caps(task, taken)
                         and not (task.event.key and model.limits.sticky_ms)
                     ):
                         world.violated(f"{name} waits for nothing but {task.id}, which waits, too")
+
+
+def _takes(wants: Wants, agent: str, action: str) -> bool:
+    return any(
+        (each.agents is None or agent in each.agents)
+        and (each.types is None or action in each.types)
+        for each in wants.filters
+    )
 
 
 class Leases(Rule):

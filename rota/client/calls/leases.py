@@ -28,16 +28,22 @@ class LeaseCalls:
         *,
         agents: Iterable[str] = (),
         types: Iterable[str] = (),
+        wants: Iterable[Json] = (),
         labels: Iterable[str] = (),
         max_tasks: int = 1,
         wait_s: float = 0.0,
         lease_s: float | None = None,
         start: bool | None = None,
     ) -> Call:
-        """Take up to so many tasks; wait up to `wait_s` for the first. Gives {"leases": [...]}."""
+        """Take up to so many tasks; wait up to `wait_s` for the first. Gives {"leases": [...]}.
+
+        Instead of `agents` and `types`, several filters can be given: `wants` is a list of
+        {"agents", "types"}.
+        """
         wish = lease_wish(
             agents=agents,
             types=types,
+            wants=wants,
             labels=labels,
             max_tasks=max_tasks,
             wait_s=wait_s,
@@ -123,6 +129,7 @@ def lease_wish(
     *,
     agents: Iterable[str] = (),
     types: Iterable[str] = (),
+    wants: Iterable[Json] = (),
     labels: Iterable[str] = (),
     max_tasks: int = 1,
     wait_s: float = 0.0,
@@ -131,8 +138,8 @@ def lease_wish(
 ) -> Json:
     """Say which tasks a worker takes, how many, and how long it waits for them."""
     wish: Json = {"max": max_tasks, "waitMs": round(wait_s * 1000)}
-    named = {"agents": list(agents), "types": list(types), "labels": list(labels)}
-    wish |= {name: names for name, names in named.items() if names}
+    named = {"agents": agents, "types": types, "wants": wants, "labels": labels}
+    wish |= {name: listed for name, each in named.items() if (listed := list(each))}
     return wish | said({"leaseMs": _ms(lease_s), "start": start})
 
 

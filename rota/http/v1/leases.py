@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota.clock import rfc3339
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
+from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
-from rota.domain.lending import Wants
+from rota.domain.lending import FILTERS_MAX, Filter, Wants
 from rota.errors import InvalidRequest, RotaError
 from rota.http import views
 from rota.http.lease_models import (
@@ -40,23 +42,14 @@ WORKER_ERROR = "worker_error"
 async def lease(call: Call) -> Any:
     """POST /v1/leases."""
     body = await call.body(LeaseBody)
-    return call.json({"leases": await _lent(call, body.workerId, body)})
+    wants = _wanted(call, body.workerId, body)
+    return call.json({"leases": await _lent(call, wants, body.waitMs)})
 
 
-async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]]:
+async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
     """Wait for tasks, as long as the worker does, and show them."""
-    agents = call.may_work_for(body.agents)
-    wants = Wants(
-        worker,
-        tuple(dict.fromkeys(agents)) if agents is not None else None,
-        tuple(dict.fromkeys(body.types)) if body.types is not None else None,
-        frozenset(body.labels),
-        body.max,
-        body.leaseMs,
-        body.start,
-    )
     connection = connection_of(call.request)
-    asked = call.bridge.lend(wants, body.waitMs)
+    asked = call.bridge.lend(wants, wait_ms)
 
     def has_left() -> bool:
         return connection.is_gone or connection.at_eof  # who hangs up does that first
@@ -75,7 +68,25 @@ async def _lent(call: Call, worker: str, body: WantsBody) -> list[dict[str, Any]
     if lent and has_left():
         call.bridge.give_back(lent)
         return []
-    return [_shown(worker, each) for each in lent]
+    return [_shown(wants.worker, each) for each in lent]
+
+
+def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
+    """Say what a worker asks for, of the agents that its token is for."""
+    filters = []
+    for each in body.wants or [body]:
+        agents = call.may_work_for(each.agents)
+        filters.append(
+            Filter(
+                tuple(dict.fromkeys(agents)) if agents is not None else None,
+                tuple(dict.fromkeys(each.types)) if each.types is not None else None,
+            )
+        )
+    if sum(len(each.agents or "1") * len(each.types or "1") for each in filters) > FILTERS_MAX:
+        msg = f"agents times types must not be more than {FILTERS_MAX}"
+        raise InvalidRequest(msg)
+    labels = frozenset(body.labels)
+    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start)
 
 
 def _shown(worker: str, lent: Lent) -> dict[str, Any]:
@@ -161,6 +172,7 @@ def _settled(name: str, settled: Settled) -> dict[str, Any]:
 async def settle(call: Call) -> Any:
     """POST /v1/leases/settle: many outcomes, each on its own, and the next tasks."""
     body = await call.body(SettleBody)
+    wants = _wanted(call, body.workerId, body.lease) if body.lease is not None else None
     said: list[tuple[str, int, Outcome | None]] = []
     for at, item in enumerate(body.outcomes):
         outcome: Outcome | None = None
@@ -174,7 +186,9 @@ async def settle(call: Call) -> Any:
             outcome = _failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    leases = await _lent(call, body.workerId, body.lease) if body.lease is not None else []
+    leases = []
+    if wants is not None and body.lease is not None:
+        leases = await _lent(call, wants, body.lease.waitMs)
     outcomes = [
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
@@ -191,9 +205,17 @@ async def workers(call: Call) -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=0, low=0, high=1 << 31)
     rows, is_more = call.sight.workers(at, limit)
-    body: dict[str, Any] = {"workers": [_worker(row) for row in rows], "count": len(rows)}
-    if is_more:
-        body["nextCursor"] = str(at + limit)
+    shown: list[orjson.Fragment] = []
+    size = 0
+    for row in rows:
+        text = orjson.dumps(_worker(row))
+        shown.append(orjson.Fragment(text))
+        size += len(text)
+        if size > PAGE_BYTES_MAX:
+            break
+    body: dict[str, Any] = {"workers": shown, "count": len(shown)}
+    if is_more or len(shown) < len(rows):
+        body["nextCursor"] = str(at + len(shown))
     return call.json(body)
 
 
@@ -217,8 +239,10 @@ def _worker(row: Any) -> dict[str, Any]:
             for token, lease in row.leases
         ],
     }
-    if wants is not None and wants.agents is not None:
-        view["agents"] = list(wants.agents)
-    if wants is not None and wants.types is not None:
-        view["types"] = list(wants.types)
-    return view
+    filters = [_filter(each) for each in wants.filters] if wants is not None else []
+    return view | (filters[0] if len(filters) == 1 else {"wants": filters} if filters else {})
+
+
+def _filter(wanted: Filter) -> dict[str, Any]:
+    named = {"agents": wanted.agents, "types": wanted.types}
+    return {name: list(names) for name, names in named.items() if names is not None}
