@@ -11,7 +11,6 @@ in the projections; until when each lives is only here: after a restart it is th
 from __future__ import annotations
 
 from copy import copy
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.actors import lease_messages as lm
@@ -22,6 +21,7 @@ from rota.actors.settling import Settling
 from rota.domain.attempts import decide_interruption, decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
+from rota.domain.lease_ends import LeaseEnds
 from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
 from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import STALE, decide_notes
@@ -115,7 +115,7 @@ class LeasesActor(CooperativeActor):
         self._shift_us = journal.state.steps.shift
         self._next: int | None = None
         self._handle: Any = None
-        self._heap: list[tuple[int, int]] = []
+        self._ends = LeaseEnds()
         self.workers = workers
         self.live: dict[int, Lease] = {}
 
@@ -158,8 +158,7 @@ class LeasesActor(CooperativeActor):
                 lease = Lease(task, now) if lease is None else lease
                 self.live[task.token] = lease
                 task.expires_at = lease.expires_at
-        self._heap = [(lease.expires_at, token) for token, lease in self.live.items()]
-        heapify(self._heap)
+        self._ends.derive(self.live)
         self._wake_for_next()
 
     def _keep_time(self) -> None:
@@ -178,18 +177,18 @@ class LeasesActor(CooperativeActor):
         if lease is None:
             lease = self.live[task.token] = Lease(task, task.assigned_at)
             task.expires_at = lease.expires_at
-            heappush(self._heap, (lease.expires_at, task.token))
+            self._ends.add(task.token, self.live)
             self._wake_for_next()
         return lease
 
     def _wake_for_next(self) -> None:
         """Be woken when the next lease may expire; one that was extended is looked at again."""
-        heap = self._heap
-        if not heap or (self._next is not None and self._next <= heap[0][0]):
+        first = self._ends.first
+        if first is None or (self._next is not None and self._next <= first):
             return
         if self._handle is not None:
             self._handle.cancel()
-        self._next = heap[0][0]
+        self._next = first
         self._handle = self._call_at(self._next, self._wake)
 
     def _wake(self) -> None:
@@ -197,15 +196,8 @@ class LeasesActor(CooperativeActor):
             self.actor_ref.tell(lm.ExpireLeases())
 
     def _expire(self) -> None:
-        now, heap = self._journal.now(), self._heap
-        while heap and heap[0][0] <= now:
-            _, token = heappop(heap)
-            lease = self.live.get(token)
-            if lease is None:
-                continue
-            if lease.expires_at > now:
-                heappush(heap, (lease.expires_at, token))
-                continue
+        now = self._journal.now()
+        for token, lease in self._ends.due(now, self.live):
             task = self._held(lease.task, token)
             if task is not None:
                 self.subject = task.id
@@ -331,7 +323,11 @@ class LeasesActor(CooperativeActor):
             journal.refuse(message.reply, error)
             return
         lease = self._begin(task)
+        before = lease.expires_at
         lease.extend(now, message.lease_ms)
+        if lease.expires_at < before:
+            self._ends.add(task.token, self.live)
+            self._wake_for_next()
         task.expires_at = lease.expires_at
         self.workers.heard(task.worker, now, lease)
         self._start(task)

@@ -115,6 +115,17 @@ def test_a_heartbeat_lets_it_live_for_its_full_length_again(bench: LeaseBench) -
     assert (ended.extended, ended.gap_ms, ended.how) == (6, 59_000, "completed")  # type: ignore[union-attr]
 
 
+def test_a_heartbeat_may_make_a_lease_shorter(bench: LeaseBench) -> None:
+    task = bench.submit(FIT)
+    lent = bench.take(lease_ms=3_600_000)
+    assert bench.beat(lent, lease_ms=1000).expires_at == bench.clock.now_us() + 1_000_000
+    bench.wait(0.9)
+    assert bench.state(task) == "running"
+    bench.wait(0.1)
+    assert bench.state(task) == "ready"
+    assert isinstance(bench.settle(lent), Conflict)
+
+
 def test_every_lease_lives_for_its_full_length_from_a_restart(bench: LeaseBench) -> None:
     tasks = [bench.submit(FIT) for _ in range(2)]
     first, second = bench.take(), bench.take("ben")
