@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rota.domain.admission import has_bytes_enough
 from rota.domain.derived import Place, decide_follow_up
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def place_in(state: State, ids: NewIds, now: int) -> Place:
     """Give what a task of rota's own needs from outside."""
-    return Place(lambda: ids.draw("native"), state.backlog.total, now)
+    waiting = state.backlog
+    is_full = has_bytes_enough(waiting, state.control.limits)
+    return Place(lambda: ids.draw("native"), waiting.total, now, is_full)
 
 
 def follow_ups(

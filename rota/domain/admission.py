@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
-BYTES_FULL = "rejected: global queue full: what waits has as many bytes as maxQueueBytes allows"
+BYTES_ENOUGH = "what waits has as many bytes as maxQueueBytes allows"
+BYTES_FULL = f"rejected: global queue full: {BYTES_ENOUGH}"
 PAUSES_MAX = 10_000
 """How many agents are paused at most."""
 TYPE_PAUSES_MAX = 1_000
@@ -91,8 +92,12 @@ def _why_full(
     for agent, count in wanted.items() if dialect not in NO_AGENT_CAP else ():
         if waiting.of_agent(agent) + count > limits.queued_per_agent:
             return AGENT_FULL
-    has_bytes_enough = 0 < limits.queued_bytes <= waiting.bytes  # one request more is let in
-    return BYTES_FULL if has_bytes_enough else None
+    return BYTES_FULL if has_bytes_enough(waiting, limits) else None
+
+
+def has_bytes_enough(waiting: WaitingCounts, limits: Limits) -> bool:
+    """Whether what waits has all the bytes that it may have; until then one more is let in."""
+    return 0 < limits.queued_bytes <= waiting.bytes
 
 
 def decide_submission(

@@ -3,15 +3,18 @@
 Each is recorded together with the fact that causes it, so there is exactly one of it, whatever
 crashes. A queue that is full does not refuse it: it was promised by what came before. If its params
 cannot be filled in it is born all the same and fails at once with `bad_params`, a dead letter that
-somebody can revive with better ones; the fact that caused it stands.
+somebody can revive with better ones; the fact that caused it stands. So does one with large params
+while what waits has all the bytes that it may have: else one rule could fill the memory.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from rota.domain import events as e
-from rota.domain.admission import submitted
+from rota.domain.admission import BYTES_ENOUGH, submitted
 from rota.domain.intake import Request, Rules, take_in
 from rota.domain.placeholders import AtHand
 from rota.domain.plan import Plan
@@ -26,6 +29,9 @@ BAD_PARAMS = "bad_params"
 FOLLOW_DEPTH_MAX = 10
 """So many tasks follow one another at most, should reloads of the rules make a circle."""
 
+DERIVED_BYTES_MAX = 64 << 10
+"""Params of so many bytes have room in every queue; larger ones only below `maxQueueBytes`."""
+
 
 class FollowUp(NamedTuple):
     """The rule of a type: what follows each success of it."""
@@ -37,11 +43,15 @@ class FollowUp(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What a new task needs from outside: an id, its place in the queue, the time."""
+    """What a new task needs from outside: an id, its place in the queue, the time.
+
+    `is_full` says that what waits has all the bytes that it may have.
+    """
 
     new_id: Callable[[], str]
     waiting: int
     now: int
+    is_full: bool = False
 
 
 def decide_follow_up(
@@ -83,7 +93,9 @@ def decide_derived(
     wrong = ""
     try:
         if request.params:
-            request = request._replace(params=AtHand(said).fill_in(request.params))
+            filled = AtHand(said).fill_in(request.params)
+            _check_size(filled, place)
+            request = request._replace(params=filled)
     except InvalidRequest as error:
         wrong = error.message
     try:
@@ -96,6 +108,12 @@ def decide_derived(
     if not wrong:
         return (event,)
     return (event, e.TaskFailed(event.task, event.agent, 0, BAD_PARAMS, wrong))
+
+
+def _check_size(params: dict[str, Any], place: Place) -> None:
+    if place.is_full and len(orjson.dumps(params)) > DERIVED_BYTES_MAX:
+        msg = f"params are larger than {DERIVED_BYTES_MAX} bytes, and {BYTES_ENOUGH}"
+        raise InvalidRequest(msg)
 
 
 def circle_of(follows: Mapping[str, str]) -> list[str] | None:

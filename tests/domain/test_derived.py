@@ -9,6 +9,7 @@ from support.builders import START_US, assigned, given, started, submitted, succ
 
 from rota.domain import events as e
 from rota.domain.derived import (
+    DERIVED_BYTES_MAX,
     FOLLOW_DEPTH_MAX,
     Place,
     circle_of,
@@ -72,6 +73,21 @@ def test_a_full_queue_does_not_refuse_it() -> None:
     (event,) = follow({"n": 1}, rules(), PLACE._replace(waiting=1_000_000))
     assert isinstance(event, e.TaskSubmitted)
     assert event.position == 1_000_001
+
+
+def test_one_with_large_params_is_born_dead_while_what_waits_has_all_its_bytes() -> None:
+    full = PLACE._replace(is_full=True)
+    rest = len('{"n":"","of":"t1"}')
+    (event,) = follow({"n": "x" * (DERIVED_BYTES_MAX - rest)}, rules(), full)
+    assert isinstance(event, e.TaskSubmitted)
+    large = {"n": "x" * (DERIVED_BYTES_MAX - rest + 1)}
+    born, died = follow(large, rules(), full)
+    assert isinstance(born, e.TaskSubmitted)
+    assert born.params == RULE["params"]
+    assert isinstance(died, e.TaskFailed)
+    assert "maxQueueBytes" in died.error
+    (event,) = follow(large, rules())  # there is room
+    assert isinstance(event, e.TaskSubmitted)
 
 
 @pytest.mark.parametrize("result", [None, {}, {"m": 1}, [1], "text"])

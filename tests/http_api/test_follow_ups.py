@@ -76,6 +76,21 @@ def test_a_full_queue_does_not_refuse_it(serve: Servers) -> None:
     until(lambda: rota.get("/v1/tasks?type=embed").json["count"] == 1)
 
 
+def test_large_results_fill_the_queue_no_further_than_its_bytes(serve: Servers) -> None:
+    whole = {"a": "{{result}}", "b": "{{result}}"}
+    rule = {"type": "embed", "params": whole}
+    rota = serve({"types": {"gen": {"followUp": rule}}, "scheduler": {"maxQueueBytes": 1 << 20}})
+    for _ in range(4):
+        submit(rota, action="gen")
+    for lease in rota.post("/v1/leases", {"workerId": "ada", "max": 4}).json["leases"]:
+        done = {"token": lease["token"], "result": "x" * 300_000}
+        assert rota.post(f"/v1/leases/{lease['leaseId']}/complete", done).status == 200
+    rows = rota.get("/v1/dead").json["dead"]
+    assert [row["error"]["code"] for row in rows] == ["bad_params"] * 2
+    assert "maxQueueBytes" in rows[0]["error"]["message"]
+    assert rota.get("/v1/tasks?type=embed&state=ready").json["count"] == 2
+
+
 def test_it_belongs_to_the_workflow_of_what_it_follows(serve: Servers) -> None:
     rule = {"type": "sleep", "agent": "embedder"}
     rota = serve({"types": {"echo": {"executor": "builtin", "followUp": rule}}})
