@@ -16,7 +16,7 @@ from rota.domain.events import TaskExpired, TaskFailed
 from rota.errors import IllegalMove, LogCorrupt
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, subject_of
-from rota.eventlog.port import Head
+from rota.eventlog.port import READ_BYTES_MAX, Head
 from rota.eventlog.replay import stored
 from rota.projections.state import SNAPSHOT_VERSION, State
 
@@ -123,13 +123,24 @@ def _check_index(
 ) -> None:
     """Compare the index of every task with the records that are about it."""
     for number, (task, seqs) in enumerate(by_task.items(), start=1):
-        found = [item.seq for item in log.read_task(task, len(seqs) + 1) if item.seq <= end]
+        found = [seq for seq in _indexed(log, task, len(seqs) + 1) if seq <= end]
         if found != list(seqs):
             wrong = min(set(found) ^ set(seqs))
             msg = f"the index of task {task} and record {wrong} do not agree"
             raise LogCorrupt(wrong, msg, hint=RESTORE)
         if number % REPORT_EVERY == 0:
             progress(number, len(by_task))
+
+
+def _indexed(log: LogReader, task: str, most: int) -> list[int]:
+    """Give the records that a task has by the index, page by page: its history may be large."""
+    found: list[int] = []
+    while len(found) < most:
+        page = log.read_task(task, most - len(found), found[-1] if found else 0)
+        found += [item.seq for item in page]
+        if sum(len(item.body) for item in page) <= READ_BYTES_MAX:
+            break  # it was not cut short
+    return found
 
 
 def _check_failed(log: LogReader, failed: list[tuple[int, str]], end: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.builders import (
     START_US,
+    assigned,
     chained,
     history,
     records_of,
@@ -20,9 +21,9 @@ from support.server_process import ServerFailed, ServerProcess
 
 from rota.client.sync_client import SyncRotaClient
 from rota.clock import rfc3339
-from rota.domain.events import Record
+from rota.domain.events import Record, TaskLogged
 from rota.eventlog.lmdb_store import LmdbLog
-from rota.eventlog.port import Snapshot, Stored
+from rota.eventlog.port import READ_BYTES_MAX, Snapshot, Stored
 from rota.projections.state import SNAPSHOT_VERSION, State
 
 if TYPE_CHECKING:
@@ -253,6 +254,23 @@ def test_verify_finds_a_record_missing_from_the_index(typed, folder, records):
     result = typed("verify", "--data-dir", folder)
     assert result.exit_code == 4
     assert f"the index of task t_new and record {EVENTS + 1} do not agree" in result.stderr
+
+
+def test_verify_reads_on_where_a_task_has_more_than_one_read_gives(typed, tmp_path):
+    lines = ["x" * (READ_BYTES_MAX // 3)]
+    events = [submitted(), assigned(), started(), *[TaskLogged("t1", "a1", lines)] * 8]
+    items = chained(records_of([server_started(), *events]))
+    folder = tmp_path / "large"
+    log = LmdbLog(folder, map_bytes=1 << 26)
+    log.append(items[:-1], 0, log.claim())
+    log.close()
+    assert typed("verify", "--data-dir", folder).exit_code == 0
+    log = LmdbLog(folder, map_bytes=1 << 26)
+    log.append([items[-1]._replace(task=None)], len(items) - 1, log.claim())
+    log.close()
+    result = typed("verify", "--data-dir", folder)
+    assert result.exit_code == 4
+    assert f"the index of task t1 and record {len(items)} do not agree" in result.stderr
 
 
 def test_verify_finds_a_snapshot_that_is_not_the_fold(typed, folder, records):
