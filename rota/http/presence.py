@@ -39,6 +39,11 @@ class AttendedConnection(web.RequestHandler):
     def is_gone(self) -> bool:
         return self.transport is None or self.transport.is_closing()
 
+    @property
+    def is_deaf(self) -> bool:
+        """Whether nothing more is read for now, so that nobody would hear of the client's leave."""
+        return self._reading_paused or self._buffer_paused
+
     @contextmanager
     def attended(self, on_change: Callable[[], None]) -> Iterator[None]:
         """Have a function called when the client leaves, or takes bytes again."""
@@ -63,6 +68,11 @@ class AttendedConnection(web.RequestHandler):
     def says_no_more(self) -> None:
         """Tell whoever waits that the client has closed its half; it may have left."""
         self.at_eof = True
+        self._tell()
+
+    def _pause_transport_reading(self) -> None:
+        """Tell whoever waits that requests or a body behind its own fill what may lie unread."""
+        super()._pause_transport_reading()
         self._tell()
 
     def resume_writing(self) -> None:

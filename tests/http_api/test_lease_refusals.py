@@ -394,6 +394,21 @@ def test_a_worker_that_has_closed_its_half_is_lent_nothing(rota: Rota) -> None:
     assert take_one(rota, waitMs=WAIT_MS)["taskId"] == task_id
 
 
+@pytest.mark.parametrize("behind", ["requests", "a body"])
+def test_a_worker_whose_leave_could_not_be_heard_is_not_waited_for(rota: Rota, behind: str) -> None:
+    """So much lies behind its request that the server reads no further, and sees no end."""
+    said = request("/v1/leases", {"workerId": "eve", "waitMs": WAIT_MS, "leaseMs": 3_600_000})
+    more = said * 50 if behind == "requests" else request("/v1/tasks", {"x": "y" * 1_000_000})
+    with rota.connected() as sock:
+        sock.sendall(said)
+        until(is_waiting(rota, "eve"))
+        sock.sendall(more)
+        assert b'{"leases":[]}' in sock.recv(10_000)
+    until(lambda: not workers(rota)["eve"]["waiting"], what="it is forgotten")
+    task_id = rota.submit_native("ann", "fit")
+    assert take_one(rota, "ben", waitMs=WAIT_MS)["taskId"] == task_id
+
+
 def test_a_stopping_server_answers_waiting_workers_at_once(serve: Servers) -> None:
     rota = serve()
     waiting = [Waiting(rota, f"w{n}") for n in range(3)]

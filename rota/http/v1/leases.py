@@ -52,7 +52,8 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
     asked = call.bridge.lend(wants, wait_ms)
 
     def has_left() -> bool:
-        return connection.is_gone or connection.at_eof  # who hangs up does that first
+        """Whether it hangs up, of which the end is the first to be heard, or could unheard."""
+        return connection.is_gone or connection.at_eof or connection.is_deaf
 
     def left() -> None:
         if has_left():
