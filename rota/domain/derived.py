@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from rota.domain.task import Task
 
-BAD_PARAMS = "bad_params"
+BAD_PARAMS, FOLLOW_DEPTH = "bad_params", "follow_depth"
+DERIVED_BYTES_MAX = 64 << 10
+"""What is filled into the params of a task that no full queue refuses."""
 FOLLOW_DEPTH_MAX = 10
 """So many tasks follow one another at most, should reloads of the rules make a circle."""
 
@@ -53,8 +55,6 @@ def decide_follow_up(
         return ()
     rule, plan = FollowUp(**kind.follow_up), task.plan
     depth = (plan.follow_depth or 0 if plan is not None else 0) + 1
-    if depth > FOLLOW_DEPTH_MAX:
-        return ()
     said = {
         "result": event.result,
         "task": {
@@ -73,7 +73,12 @@ def decide_follow_up(
         priority=rule.priority,
         plan=Plan(workflow=workflow, follows=task.id, follow_depth=depth),
     )
-    return decide_derived(request, said, rules, place)
+    derived = decide_derived(request, said, rules, place)
+    if depth <= FOLLOW_DEPTH_MAX or len(derived) > 1:
+        return derived
+    (born,) = derived
+    why = f"{FOLLOW_DEPTH_MAX} tasks follow one another already; the rules may lead in a circle"
+    return (born, e.TaskFailed(born.task, born.agent, 0, FOLLOW_DEPTH, why))
 
 
 def decide_derived(
@@ -83,7 +88,9 @@ def decide_derived(
     wrong = ""
     try:
         if request.params:
-            request = request._replace(params=AtHand(said).fill_in(request.params))
+            request = request._replace(
+                params=AtHand(said, DERIVED_BYTES_MAX).fill_in(request.params)
+            )
     except InvalidRequest as error:
         wrong = error.message
     try:

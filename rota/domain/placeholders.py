@@ -27,9 +27,9 @@ _PLACE = re.compile(r"\{\{([^{}]{1,400})\}\}")
 class Filling:
     """Fills in params, once."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FILLED_BYTES_MAX) -> None:
         self._places = PLACES_MAX
-        self._left = FILLED_BYTES_MAX
+        self._most = self._left = bytes_max
 
     def value_of(self, name: str) -> tuple[bool, Any]:
         """Say whether a name stands for something, and for what. Raises InvalidRequest."""
@@ -53,7 +53,7 @@ class Filling:
         """Count the bytes of a value that is filled in. Raises InvalidRequest."""
         self._left -= size
         if self._left < 0:
-            msg = f"params are larger than {FILLED_BYTES_MAX} bytes with the results filled in"
+            msg = f"params are larger than {self._most} bytes with the results filled in"
             raise InvalidRequest(msg)
 
     def _fill(self, value: Any) -> Any:
@@ -90,8 +90,8 @@ class Filling:
 class AtHand(Filling):
     """Fills in what is at hand: every name must stand for something, and every path lead there."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, values: Mapping[str, Any], bytes_max: int = FILLED_BYTES_MAX) -> None:
+        super().__init__(bytes_max)
         self._values = values
 
     def value_of(self, name: str) -> tuple[bool, Any]:

@@ -9,6 +9,7 @@ from support.builders import START_US, assigned, given, started, submitted, succ
 
 from rota.domain import events as e
 from rota.domain.derived import (
+    DERIVED_BYTES_MAX,
     FOLLOW_DEPTH_MAX,
     Place,
     circle_of,
@@ -89,7 +90,22 @@ def test_so_many_follow_one_another_and_no_more() -> None:
     assert isinstance(event, e.TaskSubmitted)
     assert event.plan is not None
     assert event.plan.follow_depth == FOLLOW_DEPTH_MAX
-    assert follow({"n": 1}, rules(), follows="t0", follow_depth=FOLLOW_DEPTH_MAX) == ()
+    born, died = follow({"n": 1}, rules(), follows="t0", follow_depth=FOLLOW_DEPTH_MAX)
+    assert isinstance(born, e.TaskSubmitted)
+    assert isinstance(died, e.TaskFailed)
+    assert (born.task, died.task, died.code) == ("new", "new", "follow_depth")
+    assert born.plan is not None
+    assert born.plan.follow_depth == FOLLOW_DEPTH_MAX + 1
+
+
+def test_no_more_is_filled_in_than_a_full_queue_can_bear() -> None:
+    assert len(follow({"n": "x" * 60_000}, rules())) == 1
+    _, died = follow({"n": "x" * (DERIVED_BYTES_MAX + 1)}, rules())
+    assert isinstance(died, e.TaskFailed)
+    assert (died.code, f"larger than {DERIVED_BYTES_MAX} bytes" in died.error) == (
+        "bad_params",
+        True,
+    )
 
 
 def test_the_same_is_decided_again() -> None:
