@@ -12,19 +12,20 @@ from __future__ import annotations
 
 from copy import copy
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
+from rota.actors.lent import Heard, Lent, Settled
 from rota.actors.params import UNREAD_PAUSE_US, filled_in, filled_size
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import decide_interruption, decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
-from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
+from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled, over_and_gone
 from rota.domain.lending import LENT_BYTES_MAX
-from rota.domain.notes import STALE, decide_notes
+from rota.domain.notes import decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
 from rota.domain.tokens import ROTA
@@ -39,32 +40,7 @@ if TYPE_CHECKING:
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
 
-
-class Lent(NamedTuple):
-    """A lease as its worker is told of it; the task as it was when it was lent."""
-
-    task: Task
-    token: int
-    attempt: int
-    params: dict[str, Any]
-    lease_ms: int
-    expires_at: int
-
-
-class Heard(NamedTuple):
-    """What a heartbeat is answered; without `expires_at` the task was cancelled."""
-
-    task: str
-    state: str
-    expires_at: int | None
-
-
-class Settled(NamedTuple):
-    """What became of a task by an outcome."""
-
-    task: str
-    state: str
-    next_at: int = 0
+HEAP_SLACK = 64
 
 
 class _Hand:
@@ -178,9 +154,16 @@ class LeasesActor(CooperativeActor):
         if lease is None:
             lease = self.live[task.token] = Lease(task, task.assigned_at)
             task.expires_at = lease.expires_at
-            heappush(self._heap, (lease.expires_at, task.token))
-            self._wake_for_next()
+            self._queue(lease.expires_at, task.token)
         return lease
+
+    def _queue(self, at: int, token: int) -> None:
+        """Have a lease looked at then; those that are over are not kept until their moment."""
+        heappush(self._heap, (at, token))
+        if len(self._heap) > 2 * len(self.live) + HEAP_SLACK:
+            self._heap = [(lease.expires_at, each) for each, lease in self.live.items()]
+            heapify(self._heap)
+        self._wake_for_next()
 
     def _wake_for_next(self) -> None:
         """Be woken when the next lease may expire; one that was extended is looked at again."""
@@ -320,7 +303,7 @@ class LeasesActor(CooperativeActor):
         task, now = journal.state.tasks.get(message.task), journal.now()
         try:
             if task is None:
-                raise _over_and_gone(message.task)
+                raise over_and_gone(message.task)
             if is_cancelled(task, message.token):
                 self.workers.seen(task.worker, now)
                 journal.answer(message.reply, Heard(task.id, task.state.value, None))
@@ -331,7 +314,10 @@ class LeasesActor(CooperativeActor):
             journal.refuse(message.reply, error)
             return
         lease = self._begin(task)
+        before = lease.expires_at
         lease.extend(now, message.lease_ms)
+        if lease.expires_at < before:
+            self._queue(lease.expires_at, message.token)
         task.expires_at = lease.expires_at
         self.workers.heard(task.worker, now, lease)
         self._start(task)
@@ -343,7 +329,7 @@ class LeasesActor(CooperativeActor):
         task = self._journal.state.tasks.get(said.task)
         try:
             if task is None:
-                raise _over_and_gone(said.task)
+                raise over_and_gone(said.task)
             check_held(task, said.lease, said.token, message.worker)
         except Conflict as error:
             self._refuse(said, task, message.by)
@@ -391,9 +377,3 @@ class LeasesActor(CooperativeActor):
         events = lease.ended(message.attempt, message.how, self._journal.now())
         if events:
             self._journal.record(*events, cause=message.token)
-
-
-def _over_and_gone(task_id: str) -> Conflict:
-    details = {"taskId": task_id}
-    msg = "the lease is over: the task has ended"
-    return Conflict(msg, code=STALE, details=details, hint="stop working on it")
