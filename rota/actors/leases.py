@@ -11,10 +11,11 @@ in the projections; until when each lives is only here: after a restart it is th
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
+from rota.actors.lent import Heard, Lent, Settled
 from rota.actors.params import UNREAD_PAUSE_US, filled_in, filled_size
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
@@ -22,9 +23,9 @@ from rota.domain.attempts import decide_interruption, decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
 from rota.domain.lease_ends import LeaseEnds
-from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled
+from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled, over_and_gone
 from rota.domain.lending import LENT_BYTES_MAX
-from rota.domain.notes import STALE, decide_notes
+from rota.domain.notes import decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
 from rota.domain.tokens import ROTA
@@ -38,33 +39,6 @@ if TYPE_CHECKING:
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
-
-
-class Lent(NamedTuple):
-    """A lease as its worker is told of it; the task as it was when it was lent."""
-
-    task: Task
-    token: int
-    attempt: int
-    params: dict[str, Any]
-    lease_ms: int
-    expires_at: int
-
-
-class Heard(NamedTuple):
-    """What a heartbeat is answered; without `expires_at` the task was cancelled."""
-
-    task: str
-    state: str
-    expires_at: int | None
-
-
-class Settled(NamedTuple):
-    """What became of a task by an outcome."""
-
-    task: str
-    state: str
-    next_at: int = 0
 
 
 class _Hand:
@@ -312,7 +286,7 @@ class LeasesActor(CooperativeActor):
         task, now = journal.state.tasks.get(message.task), journal.now()
         try:
             if task is None:
-                raise _over_and_gone(message.task)
+                raise over_and_gone(message.task)
             if is_cancelled(task, message.token):
                 self.workers.seen(task.worker, now)
                 journal.answer(message.reply, Heard(task.id, task.state.value, None))
@@ -339,7 +313,7 @@ class LeasesActor(CooperativeActor):
         task = self._journal.state.tasks.get(said.task)
         try:
             if task is None:
-                raise _over_and_gone(said.task)
+                raise over_and_gone(said.task)
             check_held(task, said.lease, said.token, message.worker)
         except Conflict as error:
             self._refuse(said, task, message.by)
@@ -387,9 +361,3 @@ class LeasesActor(CooperativeActor):
         events = lease.ended(message.attempt, message.how, self._journal.now())
         if events:
             self._journal.record(*events, cause=message.token)
-
-
-def _over_and_gone(task_id: str) -> Conflict:
-    details = {"taskId": task_id}
-    msg = "the lease is over: the task has ended"
-    return Conflict(msg, code=STALE, details=details, hint="stop working on it")

@@ -35,7 +35,7 @@ MOMENT_US_MIN = 10**14
     "--limit", type=click.IntRange(1), help=f"How many.  [default: {EVENTS}; no end with --follow]"
 )
 @click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
-@click.option("--task", help="Only of this task.")
+@click.option("--task", help="Only of this task, batch or workflow.")
 @click.option("--agent", help="Only of this agent.")
 @click.option("--follow", is_flag=True, help="Wait for new ones; from now on, unless --after.")
 @json_option

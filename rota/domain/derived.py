@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rota.domain.task import Task
 
-BAD_PARAMS = "bad_params"
+BAD_PARAMS, FOLLOW_DEPTH = "bad_params", "follow_depth"
 FOLLOW_DEPTH_MAX = 10
 """So many tasks follow one another at most, should reloads of the rules make a circle."""
 
@@ -63,8 +63,6 @@ def decide_follow_up(
         return ()
     rule, plan = FollowUp(**kind.follow_up), task.plan
     depth = (plan.follow_depth or 0 if plan is not None else 0) + 1
-    if depth > FOLLOW_DEPTH_MAX:
-        return ()
     said = {
         "result": event.result,
         "task": {
@@ -83,7 +81,12 @@ def decide_follow_up(
         priority=rule.priority,
         plan=Plan(workflow=workflow, follows=task.id, follow_depth=depth),
     )
-    return decide_derived(request, said, rules, place)
+    derived = decide_derived(request, said, rules, place)
+    if depth <= FOLLOW_DEPTH_MAX or len(derived) > 1:
+        return derived
+    (born,) = derived
+    why = f"{FOLLOW_DEPTH_MAX} tasks follow one another already; the rules may lead in a circle"
+    return (born, e.TaskFailed(born.task, born.agent, 0, FOLLOW_DEPTH, why))
 
 
 def decide_derived(

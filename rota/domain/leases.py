@@ -112,6 +112,12 @@ def stale(task: Task, msg: str) -> Conflict:
     return Conflict(msg, code=STALE, details=details, hint="stop working on it")
 
 
+def over_and_gone(task_id: str) -> Conflict:
+    details = {"taskId": task_id}
+    msg = "the lease is over: the task has ended"
+    return Conflict(msg, code=STALE, details=details, hint="stop working on it")
+
+
 def is_cancelled(task: Task, token: int) -> bool:
     """Whether the task was cancelled under this very lease."""
     return task.state is CANCELLED and task.token == token and task.worker is not None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FILTERS_MAX = 1000
 """In so many lines one worker may stand: agents times types, of all its filters."""
-PLACES_MAX = 300_000
+PLACES_MAX = 100_000
 """So many places there are in all lines together: for each worker, one a line it stands in."""
 LENT_BYTES_MAX = 8 << 20
 """Of the params in one answer; the task that reaches it is the last."""

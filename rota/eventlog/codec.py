@@ -61,7 +61,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 """The fields of each kind as they are named on disk."""
 _TASK_FIRST = ("task", "agent")
-_ABOUT_BATCHES = frozenset(
+ABOUT_BATCHES = frozenset(
     {
         e.BatchSubmitted,
         e.BatchRejected,
@@ -208,7 +208,7 @@ def subject_of(event: e.Event) -> str | None:
     """Name the task, batch or workflow that an event is about; None if it is about none."""
     values: tuple[Any, ...] = event
     kind = type(event)
-    if _LAYOUTS[kind][2] == _TASK_FIRST or kind in _ABOUT_BATCHES:
+    if _LAYOUTS[kind][2] == _TASK_FIRST or kind in ABOUT_BATCHES:
         return cast("str", values[0])
     return None
 

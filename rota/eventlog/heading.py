@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from rota.eventlog.codec import KINDS, VERSIONS, decode
+from rota.eventlog.codec import ABOUT_BATCHES, KINDS, VERSIONS, decode, subject_of
 
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _BEGINNING = re.compile(
@@ -20,8 +20,15 @@ _BEGINNING = re.compile(
 )
 
 
+_OF_MANY = frozenset(KINDS[cls] for cls in ABOUT_BATCHES)
+"""Records that are about a batch or a workflow; they are few, and read whole."""
+
+
 class Heading(NamedTuple):
-    """Kind, task and agent of a record; None where it has none."""
+    """Kind, task and agent of a record; None where it has none.
+
+    A record of a batch or a workflow has that in the place of its task.
+    """
 
     kind: str
     task: str | None = None
@@ -34,10 +41,10 @@ def heading_of(body: bytes) -> Heading:
     if found is not None:
         kind, version, task, agent = found.groups()
         name = kind.decode()
-        if VERSIONS.get(name) == int(version):
+        if VERSIONS.get(name) == int(version) and name not in _OF_MANY:
             return Heading(name, _text(task), _text(agent))
     event: Any = decode(body).event
-    return Heading(KINDS[type(event)], getattr(event, "task", None), getattr(event, "agent", None))
+    return Heading(KINDS[type(event)], subject_of(event), getattr(event, "agent", None))
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
-    from rota.actors.leases import Heard, Lent, Settled
+    from rota.actors.lent import Heard, Lent, Settled
     from rota.actors.system import Shard
     from rota.config import Settings
     from rota.domain.commands import Limits, Outcome

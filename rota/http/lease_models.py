@@ -13,6 +13,7 @@ from rota.config import ERROR_CHARS_MAX, ID_CHARS_MAX, WAIT_MS_MAX
 from rota.domain.leases import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 from rota.domain.lending import FILTERS_MAX
 from rota.domain.notes import LINES_MAX
+from rota.domain.tokens import RESERVED
 from rota.http.models import (
     Action,
     AgentId,
@@ -29,6 +30,17 @@ LeaseMs = Annotated[int, Field(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
 LeaseId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX + 30)]
 ErrorText = Annotated[str, StringConstraints(max_length=ERROR_CHARS_MAX)]
 LEASES_MAX = 1000
+
+
+def _own_name(name: str) -> str:
+    """Refuse a name that records have for somebody else."""
+    if name in RESERVED:
+        msg = f"'{name}' is what rota calls callers itself"
+        raise ValueError(msg)
+    return name
+
+
+WorkerId = Annotated[AgentId, AfterValidator(_own_name)]
 RETRY_AFTER_MS_MAX = 24 * 3600 * 1000
 
 
@@ -66,7 +78,7 @@ class WantsBody(FilterBody):
 class LeaseBody(WantsBody):
     """POST /v1/leases."""
 
-    workerId: AgentId = Field(description="who asks; the name is yours")
+    workerId: WorkerId = Field(description="who asks; the name is yours")
 
 
 class HeldBody(NativeBody):
@@ -118,6 +130,6 @@ class OutcomeItem(HeldBody, FailFields):
 class SettleBody(NativeBody):
     """POST /v1/leases/settle."""
 
-    workerId: AgentId
+    workerId: WorkerId
     outcomes: list[OutcomeItem] = Field(max_length=LEASES_MAX, fail_fast=True)
     lease: WantsBody | None = Field(None, description="what to take next, in the same call")

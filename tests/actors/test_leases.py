@@ -22,7 +22,7 @@ from rota.testing.in_memory import Reply
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rota.actors.leases import Lent
+    from rota.actors.lent import Lent
 
 FIT = Request("ann", "fit", PULL)
 DONE = Outcome(ok=True, result={"fits": True})

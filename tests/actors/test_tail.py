@@ -78,7 +78,7 @@ def test_a_heading_is_what_the_whole_record_says(
 ) -> None:
     body = encode(Record(7, 8, make(task, agent), by, 3))
     event = decode(body).event
-    expected = (KINDS[type(event)], getattr(event, "task", None), getattr(event, "agent", None))
+    expected = (KINDS[type(event)], subject_of(event), getattr(event, "agent", None))
     assert heading_of(body) == expected
 
 

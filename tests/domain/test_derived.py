@@ -105,7 +105,12 @@ def test_so_many_follow_one_another_and_no_more() -> None:
     assert isinstance(event, e.TaskSubmitted)
     assert event.plan is not None
     assert event.plan.follow_depth == FOLLOW_DEPTH_MAX
-    assert follow({"n": 1}, rules(), follows="t0", follow_depth=FOLLOW_DEPTH_MAX) == ()
+    born, died = follow({"n": 1}, rules(), follows="t0", follow_depth=FOLLOW_DEPTH_MAX)
+    assert isinstance(born, e.TaskSubmitted)
+    assert isinstance(died, e.TaskFailed)
+    assert (born.task, died.task, died.code) == ("new", "new", "follow_depth")
+    assert born.plan is not None
+    assert born.plan.follow_depth == FOLLOW_DEPTH_MAX + 1
 
 
 def test_the_same_is_decided_again() -> None:

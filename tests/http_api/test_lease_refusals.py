@@ -173,6 +173,14 @@ def test_a_worker_that_names_too_many_agents_and_types_is_told_so(rota: Rota) ->
     assert look(rota, lease["taskId"])["state"] == "assigned"  # a refused call settles nothing
 
 
+@pytest.mark.parametrize("name", ["rota", "local"])
+def test_a_worker_has_a_name_of_its_own(rota: Rota, name: str) -> None:
+    answer = rota.post("/v1/leases", {"workerId": name})
+    assert (answer.status, "workerId" in answer.json["error"]) == (400, True)
+    answer = rota.post("/v1/leases/settle", {"workerId": name, "outcomes": []})
+    assert answer.status == 400
+
+
 def test_filters_are_said_one_way_or_the_other(rota: Rota) -> None:
     for wrong, why in (
         ({"wants": [{}], "types": ["fit"]}, "instead of 'agents' and 'types'"),

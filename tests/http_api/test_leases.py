@@ -258,6 +258,14 @@ def test_a_heartbeat_extends_a_lease_and_carries_what_is_to_be_told(rota: Rota) 
     assert (over["data"]["extended"], over["data"]["how"]) == (2, "completed")
 
 
+def test_a_heartbeat_may_shorten_a_lease(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota, leaseMs=3_600_000)
+    assert say(rota, lease, "heartbeat", leaseMs=1000).status == 200
+    until(lambda: look(rota, task_id)["state"] == "ready", what="the lease has expired")
+    assert say(rota, lease, "complete").code == "stale_attempt"
+
+
 def test_a_heartbeat_tells_of_a_cancel(rota: Rota) -> None:
     task_id = rota.submit_native("ann", "fit")
     lease = take_one(rota)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from support.sim_model import ModelTask
     from support.simulation import World
 
-    from rota.actors.leases import Lent
+    from rota.actors.lent import Lent
     from rota.domain.events import Record
 
 NAMES = ("ada", "ben", "cox")

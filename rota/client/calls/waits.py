@@ -122,6 +122,22 @@ class WaitCalls:
                 return batch
             at = event["seq"]
 
+    @does
+    def wait_workflow(self, workflow_id: str, timeout_s: float = WAIT_S) -> Flow[Json]:
+        """Give the workflow once it has ended, or as it is after `timeout_s`. Raises NotFound."""
+        call = Call("GET", path_of("workflows", workflow_id), is_safe=True)
+        feed = _Feed(monotonic_s() + timeout_s, ("workflow_ended",))
+        at = (yield head_call())["seq"]
+        while True:
+            flow: Json = yield call
+            if "completedAt" in flow:
+                return flow
+            event = yield from feed.until(at, lambda each: each["data"]["workflow"] == workflow_id)
+            if event is None:
+                flow = yield call
+                return flow
+            at = event["seq"]
+
 
 class _Feed:
     """The stream that a wait listens to; it goes on after a broken connection."""

@@ -80,7 +80,7 @@ async def shown(feed: Feed, found: list[Stored]) -> list[dict[str, Any]]:
     """Show the facts of a page that the document has names for, without holding the loop."""
     batches = Batches(feed)
     records = [decode(item.body) for item in found if heading_of(item.body).kind in KINDS]
-    names: list[Any] = [heading_of(item.body).task for item in found]
+    names: list[Any] = [getattr(record.event, "task", None) for record in records]
     await batches.look_up(dict.fromkeys(each for each in names if each is not None))
     views: list[dict[str, Any]] = []
     for count, record in enumerate(records, start=1):

@@ -32,7 +32,7 @@ from rota.http.lease_models import (
 from rota.http.presence import connection_of
 
 if TYPE_CHECKING:
-    from rota.actors.leases import Lent, Settled
+    from rota.actors.lent import Lent, Settled
     from rota.http.call import Call
 
 WORKER_ERROR = "worker_error"

@@ -1,0 +1,35 @@
+"""What workers are told: of their leases, of a heartbeat, of an outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from rota.domain.task import Task
+
+
+class Lent(NamedTuple):
+    """A lease as its worker is told of it; the task as it was when it was lent."""
+
+    task: Task
+    token: int
+    attempt: int
+    params: dict[str, Any]
+    lease_ms: int
+    expires_at: int
+
+
+class Heard(NamedTuple):
+    """What a heartbeat is answered; without `expires_at` the task was cancelled."""
+
+    task: str
+    state: str
+    expires_at: int | None
+
+
+class Settled(NamedTuple):
+    """What became of a task by an outcome."""
+
+    task: str
+    state: str
+    next_at: int = 0
