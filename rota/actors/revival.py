@@ -3,12 +3,15 @@
 In: somebody's wish for a new life of a dead task, perhaps with other params, perhaps with the
 dependents that its failure cancelled. Out, all at once: `task_revived` for it and each dependent
 that can be, and `task_released` for one that has nothing to wait for. Each carries what has left
-memory. What of that a decision needs is read from the log before.
+memory; a batch or workflow of several comes with the first of them. What of
+that a decision needs is read from the log before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from rota.actors.messages import Revived, ReviveTask
 from rota.domain.admission import check_requirements, duplicate, why_full
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
 
 RESTORED_BYTES_MAX = 16 << 20
 """So many bytes of what has left memory come back with one task."""
+
+
+class _Before(NamedTuple):
+    """Those that come back before one, in the same step: agents, tasks, what they belong to."""
+
+    agents: list[str]
+    tasks: dict[str, None]
+    batches: set[str]
 
 
 class Revivals:
@@ -64,9 +75,9 @@ class Revivals:
         task = find(message.task)
         if task is None:
             raise NotFound("task not found", details={"taskId": message.task})
-        agents: list[str] = []
-        events = self._of(task, message, find, agents, {})
-        revived: dict[str, None] = {task.id: None}
+        before = _Before([], {}, set())
+        events = self._of(task, message, find, before)
+        _take_note(before, task, events[0])
         refused: list[tuple[str, RequestError]] = []
         left = RESTORED_BYTES_MAX
         for each in message.dependents:
@@ -75,25 +86,20 @@ class Revivals:
                 continue
             left -= len(dependent.params_json or b"")
             try:
+                more = self._of(dependent, message, find, before) if left >= 0 else []
+                left -= _size_of(more)
                 if left < 0:
                     msg = "too much comes back at once; revive this one by itself"
                     raise QueueFull(msg, code="too_large", details={"taskId": each})
-                events += self._of(dependent, message, find, agents, revived)
             except RequestError as error:
                 refused.append((each, error))
             else:
-                revived[each] = None
-        return events, Revived(task.id, tuple(revived)[1:], tuple(refused))
+                events += more
+                _take_note(before, dependent, more[0])
+        return events, Revived(task.id, tuple(before.tasks)[1:], tuple(refused))
 
-    def _of(
-        self,
-        task: Task,
-        message: ReviveTask,
-        find: Any,
-        agents: list[str],
-        revived: dict[str, None],
-    ) -> list[Event]:
-        """Give the facts of one of them; `agents` are those of the ones before, and grows."""
+    def _of(self, task: Task, message: ReviveTask, find: Any, before: _Before) -> list[Event]:
+        """Give the facts of one of them."""
         state, now = self._journal.state, self._journal.now()
         flow = state.batches.flow(task.plan.workflow if task.plan is not None else None)
         if flow is not None and flow.stopping is not None:
@@ -101,6 +107,7 @@ class Revivals:
             raise Conflict(msg, details={"taskId": task.id, "workflowId": flow.id})
         event: TaskRevived
         more: list[Event] = []
+        revived = before.tasks
         if revived or (message.is_any and is_doomed(task)):
             event, *more = decide_return(task, find, now, revived)
             if not revived and message.params is not None:
@@ -112,21 +119,22 @@ class Revivals:
             raise duplicate(*other)
         limits = state.control.limits
         check_requirements(state.backlog, (task.plan,) if task.plan is not None else ())
-        full = why_full(state.backlog, limits, (*agents, task.agent), task.dialect)
+        full = why_full(state.backlog, limits, (*before.agents, task.agent), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
-        agents.append(task.agent)
         if task.id not in state.tasks.by_id:
-            event = self._with_all(event, task, message.fetched)
+            event = self._with_all(event, task, message.fetched, before.batches)
         return [event, *more]
 
-    def _with_all(self, event: TaskRevived, task: Task, fetched: Fetched | None) -> TaskRevived:
+    def _with_all(
+        self, event: TaskRevived, task: Task, fetched: Fetched | None, back: set[str]
+    ) -> TaskRevived:
         """Write into a revival what has left memory: the task, and what it belongs to."""
-        plan = task.plan
+        batch, workflow = _homes(task)
         return event._replace(
             restored=fields_of_task(task),
-            restored_batch=self._gone(plan.batch if plan is not None else None, fetched),
-            restored_workflow=self._gone(plan.workflow if plan is not None else None, fetched),
+            restored_batch=self._gone(batch, fetched) if batch not in back else None,
+            restored_workflow=self._gone(workflow, fetched) if workflow not in back else None,
         )
 
     def _gone(self, batch_id: str | None, fetched: Fetched | None) -> dict[str, Any] | None:
@@ -134,3 +142,29 @@ class Revivals:
             return None
         found = self._archive.either(batch_id, fetched)
         return fields_of_batch(found) if isinstance(found, Batch) else None
+
+
+def _homes(task: Task) -> tuple[str | None, str | None]:
+    plan = task.plan
+    return (plan.batch, plan.workflow) if plan is not None else (None, None)
+
+
+def _take_note(before: _Before, task: Task, event: Event) -> None:
+    """Know of one more that comes back; what it brings along is there for all after it."""
+    before.agents.append(task.agent)
+    before.tasks[task.id] = None
+    batch, workflow = _homes(task)
+    if batch and getattr(event, "restored_batch", None) is not None:
+        before.batches.add(batch)
+    if workflow and getattr(event, "restored_workflow", None) is not None:
+        before.batches.add(workflow)
+
+
+def _size_of(events: list[Event]) -> int:
+    """Give the bytes of the batches and workflows that come back with a task."""
+    brought = (
+        getattr(event, name, None)
+        for event in events[:1]
+        for name in ("restored_batch", "restored_workflow")
+    )
+    return sum(len(orjson.dumps(each)) for each in brought if each is not None)

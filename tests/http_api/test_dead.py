@@ -198,6 +198,49 @@ def test_a_dependent_with_another_dead_parent_stays_cancelled(rota: Rota) -> Non
     assert look(rota, child)["state"] == "cancelled"
 
 
+def forget_batches(rota: Rota) -> None:
+    """Let other batches end, so that those that ended before may leave memory."""
+    for _ in range(2):
+        batch = rota.post("/v1/batches", {"agentId": "zoe", "tasks": [{"action": "echo"}]}).json
+        path = f"/v1/batches/{batch['batchId']}"
+        until(lambda path=path: rota.get(path).json["state"] == "finished")
+    forget(rota)
+
+
+def test_what_several_belong_to_comes_back_once(serve: Servers) -> None:
+    rota = serve(FORGETFUL)
+    tasks = [{**BAD, "ref": "a", "delayMs": 50}]
+    tasks += [{"action": "echo", "dependsOn": ["ref:a"]} for _ in range(5)]
+    batch = rota.post("/v1/batches", {"agentId": "ann", "tasks": tasks}).json
+    first, *rest = (task["taskId"] for task in batch["tasks"])
+    for task in rest:
+        ended(rota, task)
+    forget_batches(rota)
+    answer = revive(rota, first, params={"ms": 1}, dependents=True).json
+    assert sorted(answer["dependents"]) == sorted(rest)
+    found = [each["data"] for each in rota.events(kind="task_revived")]
+    assert [bool(each.get("restored")) for each in found] == [True] * 6
+    assert [bool(each.get("restored_batch")) for each in found] == [True] + [False] * 5
+    for task in (first, *rest):
+        assert ended(rota, task)["state"] == "succeeded"
+
+
+def test_what_comes_back_is_bounded_in_bytes_with_the_batches_it_belongs_to(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rota = serve(FORGETFUL)
+    parent = submit(rota, action="sleep", params={"ms": "long"}, delayMs=200)
+    for _ in range(3):
+        tasks = [{"action": "echo", "dependsOn": [parent]}]
+        batch = rota.post("/v1/batches", {"agentId": "ann", "tasks": tasks}).json
+    ended(rota, batch["tasks"][0]["taskId"])
+    forget_batches(rota)
+    monkeypatch.setattr("rota.actors.revival.RESTORED_BYTES_MAX", 300)
+    answer = revive(rota, parent, params={"ms": 1}, dependents=True).json
+    assert len(answer["dependents"]) == 1
+    assert [each["code"] for each in answer["refused"]] == ["too_large"] * 2
+
+
 def test_a_batch_counts_those_that_live_again(rota: Rota) -> None:
     tasks = [
         {**BAD, "ref": "a", "delayMs": 50},
