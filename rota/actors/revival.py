@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RESTORED_BYTES_MAX = 16 << 20
 """So many bytes of what has left memory come back with one task."""
+MARGIN_US = 60_000_000
+"""What leaves memory within that time is carried, too."""
 
 
 class Revivals:
@@ -116,7 +118,8 @@ class Revivals:
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
         agents.append(task.agent)
-        if task.id not in state.tasks.by_id:
+        # The first record of several may make the next one's task be forgotten.
+        if task.id not in state.tasks.by_id or not state.tasks.is_kept(task, now + MARGIN_US):
             event = self._with_all(event, task, message.fetched)
         return [event, *more]
 
