@@ -11,6 +11,7 @@ NAMES = (
     "workers",
     "task_model",
     "backlog",
+    "bulk",
     "replay",
     "idle",
     "hostile",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.actors import messages as m
 from rota.actors.admission import AdmissionActor
 from rota.actors.agent_queue import QueueActor
+from rota.actors.bulk import BulkActor
 from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
@@ -47,6 +48,7 @@ SINGLES = (
     "webhook",
     "admission",
     "orchestrator",
+    "bulk",
     "dispatcher",
 )
 
@@ -74,6 +76,7 @@ class Cast:
     leases: ActorRef[Any]
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
+    bulk: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -154,6 +157,7 @@ class Cast:
             resend=self._steer_again,
             call_soon=host.call_soon,
         )
+        self.bulk = BulkActor.start(runtime, journal)
         if self.stopping:
             self.drain()
 

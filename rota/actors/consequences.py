@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
+from rota.actors.bulk_messages import Reprioritised
 from rota.actors.log_rate import LogRate
 from rota.domain import events as e
 from rota.domain.delivery import ESCALATED, delivery_id
-from rota.domain.task import READY, WAITING
+from rota.domain.task import READY, WAITING, lane_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,7 @@ class Consequences:
             e.TaskFailed: self._failed,
             e.TaskExpired: self._expired,
             e.TaskCancelled: self._cancelled,
+            e.TaskReprioritised: self._reprioritised,
             e.AgentResumed: self._agent_released,
             e.ConfigChanged: self._limits_changed,
             e.DeliveryFailed: self._deliver_later,
@@ -220,6 +222,18 @@ class Consequences:
         else:
             self._slot_freed(record)
         self._over(record)
+
+    def _reprioritised(self, record: Record[e.TaskReprioritised]) -> None:
+        """Tell of lanes that may have another head, and wait for the end of its wait anew."""
+        task = self._of(record)
+        if task is None:
+            return
+        if task.state is READY:
+            lanes = dict.fromkeys((lane_for(task, record.event.was), task.lane))
+            self._cast.dispatcher.tell(Reprioritised(task.agent, tuple(lanes)))
+            self._moments.arm(task, m.EndWait)
+        elif task.holds:
+            self._cast.dispatcher.tell(Reprioritised(task.agent, (), task.id))
 
     def _flow_resumed(self, record: Record[e.WorkflowResumed]) -> None:
         self._cast.dispatcher.tell(m.FlowResumed(record.event.workflow))

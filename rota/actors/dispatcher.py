@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.bulk_messages import Reprioritised
 from rota.actors.lease_messages import LeasesGranted, LeaveLine, LendTasks, LetKeysGo
 from rota.actors.messages import (
     AgentReleased,
@@ -107,6 +108,8 @@ class DispatcherActor(CooperativeActor):
         elif kind is AgentReleased:
             self._turns.resumed(message.agent)
             self._lending.resumed(message.agent)
+        elif kind is Reprioritised:
+            self._reprioritised(message)
         elif kind is LendTasks:
             self._line_up(message)
         elif kind is LeaveLine:
@@ -116,6 +119,14 @@ class DispatcherActor(CooperativeActor):
         if not self.actor_inbox.queue:  # whoever decides has heard all the news
             self._dispatch()
             self._preempt()
+
+    def _reprioritised(self, message: Reprioritised) -> None:
+        for lane in message.lanes:
+            self._turns.head_changed(message.agent, lane)
+            self._lending.head_changed(message.agent, lane)
+        task = self._journal.state.tasks.get(message.held or "")
+        if task is not None and task.holds:
+            self._turns.reprioritised(task)
 
     def _on_order(self, message: Any) -> None:
         """Do what comes seldom."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 RESTORED_BYTES_MAX = 16 << 20
 """So many bytes of what has left memory come back with one task."""
+MARGIN_US = 60_000_000
+"""What leaves memory within that time is carried, too."""
 
 
 class _Before(NamedTuple):
@@ -122,7 +124,8 @@ class Revivals:
         full = why_full(state.backlog, limits, (*before.agents, task.agent), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
-        if task.id not in state.tasks.by_id:
+        # The first record of several may make the next one's task be forgotten.
+        if task.id not in state.tasks.by_id or not state.tasks.is_kept(task, now + MARGIN_US):
             event = self._with_all(event, task, message.fetched, before.batches)
         return [event, *more]
 

@@ -61,6 +61,7 @@ class Shard:
     admission = property(lambda self: self.cast.admission)
     dependents = property(lambda self: self.cast.dependents)
     orchestrator = property(lambda self: self.cast.orchestrator)
+    bulk = property(lambda self: self.cast.bulk)
     dispatcher = property(lambda self: self.cast.dispatcher)
     leases = property(lambda self: self.cast.leases)
     pool = property(lambda self: self.cast.pool)

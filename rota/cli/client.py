@@ -1,4 +1,4 @@
-"""`rota get | list | cancel | retry`: one request each to a running server."""
+"""`rota get | list`: one request each to a running server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.output import json_option, note
 from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 from rota.cli.task_tables import print_tasks, show_task
@@ -87,39 +87,3 @@ def list_command(
         return
     print_tasks(page.rows)
     page.note_more()
-
-
-@click.command("cancel")
-@click.argument("task_id", metavar="ID")
-@click.option("--reason", default="", help="Why; kept in the log.")
-@json_option
-@with_client
-def cancel_command(task_id: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
-    """Cancel a task that has not ended.
-
-    \b
-    Example:
-      rota cancel tsk_1a2B3c4D --reason "no longer needed"
-    """
-    _say(client.cancel(task_id, reason), as_json=as_json)
-
-
-@click.command("retry")
-@click.argument("task_id", metavar="ID")
-@json_option
-@with_client
-def retry_command(task_id: str, *, as_json: bool, client: SyncRotaClient) -> None:
-    """Give a failed task a new life, with all its attempts.
-
-    \b
-    Example:
-      rota retry tsk_1a2B3c4D
-    """
-    _say(client.retry(task_id), as_json=as_json)
-
-
-def _say(answer: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(f"{clean(answer['taskId'])} {clean(answer['state'])}")

@@ -111,6 +111,10 @@ class Turns:
         self.head_changed(task.agent, task.lane)
         self.urgent.given(task)
 
+    def reprioritised(self, task: Task) -> None:
+        """Take note that a task in flight has another priority: it may be a victim now."""
+        self.urgent.given(task)
+
     # -- what is asked
 
     @property

@@ -258,6 +258,15 @@ class TaskCancelled(NamedTuple):
     code: str | None = None
 
 
+class TaskReprioritised(NamedTuple):
+    """Somebody gave a task that has not ended another `priority`; `was` is the one before."""
+
+    task: str
+    agent: str
+    priority: int
+    was: int
+
+
 class AttemptInterrupted(NamedTuple):
     """The attempt was cut off by no fault of its own; the task waits again, no attempt is spent.
 
@@ -296,6 +305,7 @@ TaskFact = (
     | TaskProgressed
     | TaskExpired
     | TaskCancelled
+    | TaskReprioritised
     | AttemptInterrupted
     | LeaseExpired
     | LeaseEnded

@@ -171,6 +171,13 @@ def _cancelled(record: e.Record[e.TaskCancelled], task: Task) -> None:
         task.error, task.error_code = event.reason, event.code or "cancelled"
 
 
+def _reprioritised(record: e.Record[e.TaskReprioritised], task: Task) -> None:
+    event = record.event
+    task.priority = task.rank = event.priority
+    task.lane = lane_for(task)
+    task.touched_at = record.at
+
+
 def _interrupted(record: e.Record[e.AttemptInterrupted], task: Task) -> None:
     event = record.event
     task.state = READY
@@ -207,6 +214,7 @@ FOLDS: dict[type[Any], Callable[[e.Record[Any], Task], None]] = {
     e.TaskProgressed: _progressed,
     e.TaskExpired: _expired,
     e.TaskCancelled: _cancelled,
+    e.TaskReprioritised: _reprioritised,
     e.AttemptInterrupted: _interrupted,
 }
 """What each event does to its task."""
@@ -217,7 +225,7 @@ TASK_EVENTS: tuple[type[Any], ...] = (
     e.TaskRejected,
     *(kind for kind in FOLDS if kind not in NOTES),
 )
-"""The events that make a task or move it from one state to another."""
+"""The events that make a task or move it; one only moves it within its queue."""
 
 
 def carry_over(task: Task, by_us: int) -> None:

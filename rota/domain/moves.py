@@ -40,11 +40,13 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
         e.TaskDelayed: SCHEDULED,
         e.TaskCancelled: CANCELLED,
         e.TaskExpired: FAILED,
+        e.TaskReprioritised: BLOCKED,
     },
     SCHEDULED: {
         e.TaskReleased: READY,
         e.TaskCancelled: CANCELLED,
         e.TaskExpired: FAILED,
+        e.TaskReprioritised: SCHEDULED,
     },
     READY: {
         e.TaskAssigned: ASSIGNED,
@@ -52,6 +54,7 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
         e.TaskExpired: FAILED,
         # right after an interruption that must not be repeated, or when all browsers run
         e.TaskFailed: FAILED,
+        e.TaskReprioritised: READY,
     },
     ASSIGNED: {
         e.TaskStarted: RUNNING,
@@ -60,6 +63,7 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
         e.AttemptFailed: SCHEDULED,
         e.TaskCancelled: CANCELLED,
         e.AttemptInterrupted: READY,
+        e.TaskReprioritised: ASSIGNED,
     },
     RUNNING: {
         e.TaskSucceeded: SUCCEEDED,
@@ -67,6 +71,7 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
         e.AttemptFailed: SCHEDULED,
         e.TaskCancelled: CANCELLED,
         e.AttemptInterrupted: READY,
+        e.TaskReprioritised: RUNNING,
     },
     SUCCEEDED: {},
     FAILED: {e.TaskRevived: READY},

@@ -240,12 +240,14 @@ def limits_of(lane: Lane) -> tuple[str, ...]:
     return tuple(names)
 
 
-def lane_for(task: Task) -> Lane:
+def lane_for(task: Task, priority: int | None = None) -> Lane:
+    """Name the lane of a task; with a `priority`, the one that it would be in, or was."""
     plan = task.plan
     if plan is None:
         return lane_of(task.executor, task.action)
     batch = f"{plan.parallelism}:{plan.batch}" if plan.parallelism else ""
-    urgency = str(task.priority) if plan.preempt else ""
+    at = task.priority if priority is None else priority
+    urgency = str(at) if plan.preempt else ""
     requires = "\n".join(plan.requires) if plan.requires else ""
     workflow = plan.workflow or ""
     return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires, workflow)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.actors import bulk_messages as bm
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.answer import Answer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rota.actors.lent import Heard, Lent, Settled
     from rota.actors.system import Shard
     from rota.config import Settings
+    from rota.domain.bulk import Change, Filter
     from rota.domain.commands import Limits, Outcome
     from rota.domain.events import TokenCreated
     from rota.domain.intake import BatchRequest, Request, Rules
@@ -96,6 +98,30 @@ class Bridge:
             self.shard.queue(agent), lambda reply: m.ReviveTask(task_id, by, reply)
         )
         return revived.task
+
+    async def reprioritise(self, task_id: str, priority: int, by: str) -> str:
+        """Give a task another priority; give its state. Raises NotFound or Conflict."""
+        self.shard.check_open()
+        sight = self.sight_for(by)
+        task = await sight.task(task_id)
+        if task.state in TERMINAL:
+            state = await sight.show_task(task_id, lambda task: task.state)
+            details = {"taskId": task.id, "state": state.value}
+            raise Conflict(f"task is already {state.value}", details=details)
+        found: str = await self._ask(
+            self.shard.bulk, lambda reply: bm.ReprioritiseTask(task_id, priority, by, reply)
+        )
+        return found
+
+    async def change(
+        self, task_ids: Sequence[str], meant: Filter, change: Change, by: str
+    ) -> bm.Changed:
+        """Do something with a slice of many tasks, which the caller may see."""
+        changed: bm.Changed = await self._ask(
+            self.shard.bulk,
+            lambda reply: bm.ChangeTasks(tuple(task_ids), meant, change, by, reply),
+        )
+        return changed
 
     async def revive(
         self, task_id: str, by: str, params: dict[str, Any] | None = None, *, dependents: bool

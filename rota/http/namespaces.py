@@ -15,6 +15,7 @@ from multidict import istr
 from rota.errors import InvalidRequest
 from rota.http.damage import Damage
 from rota.http.guests import Guests
+from rota.http.operations import Operations
 from rota.http.problems import HttpProblem
 from rota.http.streams import TURN_PAGES, Streams
 from rota.http.watches import Watches
@@ -42,6 +43,7 @@ class Namespace:
         "feed",
         "guests",
         "name",
+        "operations",
         "passes",
         "sight",
         "streams",
@@ -59,6 +61,7 @@ class Namespace:
         self.streams = Streams(bridge.feed, turns)
         self.watches = Watches(bridge.feed, watching)
         self.damage = Damage()
+        self.operations = Operations()
         self.passes = Passes(bridge.shard)
         self.guests = Guests(self.passes, bridge.feed)
         self.feed.on_commit(self.streams.news)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rota.domain.tokens import Right
 from rota.http import answers, docs, figures, models
+from rota.http.bulk_routes import BULK_ROUTES
 from rota.http.dialects.routes import DIALECT_ROUTES, LIST_QUERY, job_routes
 from rota.http.route import Route
 from rota.http.v1 import batches, control, events, health, tasks, tokens
@@ -271,6 +272,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", docs.openapi, "This table, for machines", public=True),
     Route("GET", "/", docs.home, "To the docs", status=302, public=True),
     Route("GET", "/docs", docs.page, "This table, for people", public=True, media="text/html"),
+    *BULK_ROUTES,
     *WORK_ROUTES,
     *DIALECT_ROUTES,
 )

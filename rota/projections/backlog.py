@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rota.domain.events import TaskReprioritised
+from rota.domain.fold import FOLDS
 from rota.domain.ordering import AgentOrder
 from rota.domain.packed import size_of
 from rota.domain.task import READY
@@ -87,6 +89,22 @@ class Backlog:
         order = self.orders.get(task.agent)
         if order is not None:
             order.since = record.seq
+
+    def on_reprioritised(self, record: Record[TaskReprioritised], task: Task) -> None:
+        """Fold another priority of a task; one that is ready stands elsewhere then.
+
+        It is a new `entry`, so that the old place in the order counts no more. Its agent has
+        waited no less for that.
+        """
+        order = self.orders[task.agent] if task.entry > 0 else None
+        if order is not None:
+            task.entry = 0
+            order.left(task)
+        FOLDS[TaskReprioritised](record, task)
+        if order is not None:
+            task.entry = record.seq
+            task.rank = self.rank_of(task)
+            order.push(task)
 
     def age_by(self, aging_ms: int) -> None:
         """Let a task gain one priority for each `aging_ms` since its submission; 0 for never.

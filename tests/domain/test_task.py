@@ -40,6 +40,7 @@ from rota.domain.attempts import (
     decide_start,
     decide_timeout,
 )
+from rota.domain.bulk import decide_priority
 from rota.domain.commands import Outcome
 from rota.domain.dead import decide_return
 from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve
@@ -67,6 +68,7 @@ SAMPLES: dict[str, Any] = {
     "task_failed": failed(),
     "task_expired": expired(),
     "task_cancelled": cancelled(reason="x"),
+    "task_reprioritised": e.TaskReprioritised("t1", "a1", 7, 2),
     "attempt_failed": attempt_failed(next_at=START_US + 7),
     "attempt_interrupted": interrupted(),
     "task_released": released(),
@@ -103,6 +105,7 @@ def decisions(state: TaskState) -> list[Any]:
         (decide_result, 1, 2, good, late, 0.0),
         (decide_result, 1, 2, bad, late, 0.0),
         (decide_cancel, ""),
+        (decide_priority, 7),
         (decide_expiry, late),
         (decide_timeout, 2, late, 0.0),
         (decide_release, late),

@@ -25,6 +25,8 @@ SUBMITS = {
     "POST /tasks/batch", "DELETE /tasks/batch/{id}",
     "POST /api/jobs", "POST /api/jobs/{id}/cancel", "POST /api/start",
     "POST /automechanica/tasks",
+    "POST /v1/tasks/{id}/reprioritise",
+    "POST /v1/tasks/cancel", "POST /v1/tasks/retry", "POST /v1/tasks/reprioritise",
 }  # fmt: skip
 WORKS = {
     "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
@@ -179,6 +181,7 @@ def test_another_agents_task_is_not_there(guarded: Guarded, role: str) -> None:
             continue
         body = {"lines": ["x"]} if route.path.endswith("/logs") else None
         body = {"progress": 1} if route.path.endswith("/progress") else body
+        body = {"priority": 1} if route.path.endswith("/reprioritise") else body
         if "/leases/" in route.path:
             more = {"error": "x"} if route.path.endswith("/fail") else {}
             body = {"token": lease["token"], **more}

@@ -130,6 +130,11 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     )
     yield "GET", "/v1/tasks/{id}/logs", f"/v1/tasks/{task}/logs", None, none, 200
     yield "GET", "/v1/tasks/{id}/events", f"/v1/tasks/{task}/events?limit=1", None, none, 200
+    better = f"/v1/tasks/{task}/reprioritise"
+    yield "POST", "/v1/tasks/{id}/reprioritise", better, {"priority": "high"}, none, 200
+    for how, more in (("cancel", {}), ("retry", {}), ("reprioritise", {"priority": 1})):
+        body = {"agentId": "nobody", "dryRun": True, **more}
+        yield "POST", f"/v1/tasks/{how}", f"/v1/tasks/{how}", body, none, 200
     yield "POST", "/v1/tasks/{id}/cancel", f"/v1/tasks/{task}/cancel", {"reason": "x"}, none, 200
     yield "POST", "/v1/tasks/{id}/retry", f"/v1/tasks/{failed(rota)}/retry", None, none, 202
     items = {"agentId": "a", "tasks": [{"action": "waits"}]}

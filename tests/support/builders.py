@@ -36,6 +36,7 @@ from rota.domain.attempts import (
     decide_start,
     decide_timeout,
 )
+from rota.domain.bulk import decide_priority
 from rota.domain.commands import PULL, Dedup, Flow, Limits, Outcome, SubmitBatch, SubmitTask
 from rota.domain.dead import decide_return, is_doomed
 from rota.domain.delivery import DeliveryReport, decide_delivery
@@ -328,6 +329,7 @@ class _Play:
         self._at += self._dice.choice([0, 0, 1, 500, 20_000, 200_000])
         moves = [self.submit] * 6 + [self.assign] * 7 + [self.begin] * 4 + [self.end] * 6
         moves += [self.cancel, self.expire, self.deliver, self.deliver, self.time_out]
+        moves += [self.reprioritise]
         moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
         moves += [self.revive, self.note, self.end_wait, self.end_lease, self.preempt, self.pause]
         moves += [self.submit_flow, self.steer, self.come_back] + [self.orchestrate] * 2
@@ -742,6 +744,12 @@ class _Play:
         task = self.pick(*(s for s in type(READY) if s not in TERMINAL))
         if task is not None:
             self.record(decide_cancel(task, self._dice.choice(["", "no longer wanted"])))
+
+    def reprioritise(self) -> None:
+        task = self.pick(*(s for s in type(READY) if s not in TERMINAL))
+        event = decide_priority(task, self._dice.randrange(4)) if task is not None else None
+        if event is not None:
+            self.record(event)
 
     def expire(self) -> None:
         for task in list(self.state.tasks):

@@ -11,11 +11,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from support.sim_model import FINAL
 from support.sim_outside import SimReply
 from support.sim_work import ACTIONS
 
+from rota.actors import bulk_messages as bm
 from rota.actors import messages as m
+from rota.domain.bulk import CANCEL, LIVE, REPRIORITISE, Change, Filter
 from rota.domain.intake import Request
+from rota.domain.task import READY
 from rota.eventlog.replay import stored_of
 from rota.projections.control import limits_from
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from rota.domain.intake import BatchRequest
 
 RECENT = 20
+BULK_SLICE = 3
 S = 1_000_000
 
 
@@ -216,6 +221,59 @@ class Clients:
         reason = self._rng.choice(("", "no longer wanted"))
         world.shard.queue(task.agent).tell(m.CancelTask(task.id, reason, "sim", reply))
 
+    def reprioritise(self) -> None:
+        """Give a task another priority, mostly one that waits."""
+        world, rng = self._world, self._rng
+        recent = self._recent(40)
+        if not recent:
+            return
+        ready = [each for each in recent if world.model.state_of(each) == "ready"]
+        task_id, priority = rng.choice(ready or recent), rng.randrange(4)
+        world.trace("reprioritise %s to %d", task_id, priority)
+
+        def check(state: str) -> None:
+            task = world.model.tasks[task_id]
+            if task.event.priority != priority:
+                world.acknowledged(task_id, "task_reprioritised")
+            if state in FINAL:
+                world.violated(f"{task_id} was {state}, and is said to have another priority")
+
+        message = bm.ReprioritiseTask(task_id, priority, "sim", self._reply("reprioritise", check))
+        world.shard.bulk.tell(message)
+
+    def bulk(self) -> None:
+        """Cancel many tasks, or give them another priority, a slice at a time."""
+        rng = self._rng
+        if rng.random() < 0.4:
+            change = Change(CANCEL, reason="sim")
+        else:
+            change = Change(REPRIORITISE, priority=rng.randrange(4))
+        agent = rng.choice(self._world.work.agents)
+        meant = Filter(rng.choice((LIVE, frozenset({READY}))), agent)
+        tasks = self._world.model.tasks.values()
+        found = [each.id for each in tasks if each.agent == agent and each.state not in FINAL]
+        self._world.trace("%s %d tasks of %s", change, len(found), agent)
+        self._bulk_slice(found[::-1], meant, change)
+
+    def _bulk_slice(self, ids: list[str], meant: Filter, change: Change) -> None:
+        """Send a slice, and the next when it is answered; after a failure the rest is left."""
+        world = self._world
+        some, rest = ids[:BULK_SLICE], ids[BULK_SLICE:]
+        if not some:
+            return
+
+        def check(done: bm.Changed) -> None:
+            kind = "task_cancelled" if change.how == CANCEL else "task_reprioritised"
+            changed = [each for each in some if self._has(each, kind)]
+            if len(changed) < done.changed or done.changed + sum(done.refused.values()) != len(
+                some
+            ):
+                world.violated(f"{done} of {some} is not what the log tells")
+            self._bulk_slice(rest, meant, change)
+
+        reply = self._reply("bulk", check)
+        world.shard.bulk.tell(bm.ChangeTasks(tuple(some), meant, change, "sim", reply))
+
     def revive(self) -> None:
         """Give a task another life, mostly one that has failed."""
         world, rng = self._world, self._rng
@@ -248,7 +306,10 @@ class Clients:
         world.shard.admission.tell(message)
 
     def _is_cancelled(self, task_id: str) -> bool:
-        needle = b'"kind":"task_cancelled"'
+        return self._has(task_id, "task_cancelled")
+
+    def _has(self, task_id: str, kind: str) -> bool:
+        needle = f'"kind":"{kind}"'.encode()
         return any(needle in item.body for item in stored_of(self._world.log, task_id))
 
     def note(self) -> None:

@@ -344,6 +344,8 @@ class Model:
             self._moved(record, kind, exact=exact)
         elif kind in ("task_submitted", "task_rejected"):
             self._born(record, kind)
+        elif kind == "task_reprioritised":
+            self._reprioritised(record)
         elif kind in NOTES or kind in OF_LEASES or kind == "result_refused":
             self._told(record, kind)
         else:
@@ -417,6 +419,19 @@ class Model:
             return
         for hook in self._hooks[kind]:
             hook(task, record)
+
+    def _reprioritised(self, record: Record) -> None:
+        """Let a task stand elsewhere from now on, if it has not ended."""
+        event: Any = record.event
+        task = self.tasks.get(event.task)
+        if task is None or task.state in FINAL:
+            self.violated(f"{event.task} has ended, and was given another priority")
+        elif event.was != task.priority or event.priority == event.was:
+            self.violated(f"{task.id} went from {event.was} to {event.priority}, and had another")
+        else:
+            task.priority = event.priority
+            if task.event.preempt:
+                task.lane = (*task.lane[:-2], event.priority, task.lane[-1])
 
     def _born(self, record: Record, kind: str) -> None:
         event: Any = record.event

@@ -258,6 +258,7 @@ def actors_of(shard: Shard) -> list[Any]:
     """Give the actors of a shard that there is one of each."""
     return [
         shard.admission,
+        shard.bulk,
         shard.dependents,
         shard.dispatcher,
         shard.leases,

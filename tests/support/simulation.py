@@ -159,6 +159,8 @@ class World:
             "clock": odds["clock"],
             "look": 3 * odds["clock"],
             "work": 4 if odds["pull"] else 0,
+            "reprioritise": rng.choice((0, 0.5, 2)),
+            "bulk": rng.choice((0, 0.1, 0.3)),
         }
 
     def _do_work(self) -> None:

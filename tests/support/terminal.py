@@ -40,7 +40,7 @@ def typed_at(columns: int, *words: Any, url: str, timeout_s: float = 60) -> list
 
 
 def _started(
-    columns: int, words: tuple[Any, ...], url: str, term: str = "dumb"
+    columns: int, words: tuple[Any, ...], url: str, term: str = "dumb", *, with_err: bool = False
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start `rota WORDS` on a terminal of its own; give the process and our end."""
     ours, theirs = pty.openpty()
@@ -49,7 +49,11 @@ def _started(
     env |= {"PYTHONPATH": str(REPOSITORY), "TERM": term, "ROTA_URL": url, "ROTA_TOKEN": ""}
     command = [sys.executable, "-m", "rota", *map(str, words)]
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs if with_err else subprocess.DEVNULL,
+        env=env,
     )
     os.close(theirs)
     return process, ours
@@ -58,8 +62,9 @@ def _started(
 class Terminal:
     """A command that goes on: what it draws can be waited for, and keys can be pressed."""
 
-    def __init__(self, columns: int, *words: Any, url: str) -> None:
-        self._process, self._ours = _started(columns, words, url, "xterm")
+    def __init__(self, columns: int, *words: Any, url: str, with_err: bool = False) -> None:
+        """Draw what the command says to people only `with_err`."""
+        self._process, self._ours = _started(columns, words, url, "xterm", with_err=with_err)
         self._drawn = b""
         self._is_interrupted = False
 

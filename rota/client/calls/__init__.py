@@ -1,6 +1,7 @@
 """Every call of the native API, described once, for both clients; one file a noun."""
 
 from rota.client.calls.batches import BatchCalls
+from rota.client.calls.bulk import BulkCalls
 from rota.client.calls.dead import DeadCalls
 from rota.client.calls.history import HistoryCalls
 from rota.client.calls.leases import LeaseCalls
@@ -15,6 +16,7 @@ class Calls(
     WaitCalls,
     BatchCalls,
     WorkflowCalls,
+    BulkCalls,
     DeadCalls,
     HistoryCalls,
     LeaseCalls,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 20.0
 MESSAGE_BYTES_MAX = 4096
 PAYLOAD_BYTES_PUSHED = 16 << 10
-PUSHED = (*TASK_EVENTS, e.TaskProgressed)
+PUSHED = (*(each for each in TASK_EVENTS if each is not e.TaskReprioritised), e.TaskProgressed)
 
 
 async def watch(call: Call) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from rota.config import SEQ_MAX
 from rota.errors import InvalidRequest, RequestError
 from rota.http import views
+from rota.http.bulk import each_of
 from rota.http.failures import Asked, answer_failed, failed_page
 from rota.http.flow_models import ReviveBody, ReviveManyBody
 
@@ -80,14 +80,9 @@ async def _revived(
     call: Call, ids: list[str], body: ReviveManyBody
 ) -> list[Revived | RequestError]:
     """Revive some; give what became of each. Raises what is not about one of them."""
-
-    async def one(task_id: str) -> Revived | RequestError:
-        try:
-            return await call.bridge.revive(task_id, call.by, dependents=body.dependents)
-        except RequestError as error:
-            return error
-
-    return list(await asyncio.gather(*map(one, ids)))
+    return await each_of(
+        ids, lambda each: call.bridge.revive(each, call.by, dependents=body.dependents)
+    )
 
 
 def _refused(task_id: str, error: RotaError) -> dict[str, str]:

@@ -8,6 +8,7 @@ from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest
 from rota.http import views
+from rota.http.bulk_models import PriorityBody
 from rota.http.failures import answer_failed
 from rota.http.logs import answer_logs
 from rota.http.models import LogBody, ProgressBody, ReasonBody, SubmitBody, moment_us
@@ -80,6 +81,14 @@ async def retry(call: Call) -> Any:
     """POST /v1/tasks/{id}/retry: a new life for a failed task."""
     task_id = await call.bridge.retry(call.params["id"], call.by)
     return call.json({"taskId": task_id, "state": "ready"}, status=202)
+
+
+async def reprioritise(call: Call) -> Any:
+    """POST /v1/tasks/{id}/reprioritise."""
+    body = await call.body(PriorityBody)
+    task_id, priority = call.params["id"], int(body.priority)
+    state = await call.bridge.reprioritise(task_id, priority, call.by)
+    return call.json({"taskId": task_id, "state": state, "priority": priority})
 
 
 async def events(call: Call) -> Any:
