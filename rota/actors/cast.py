@@ -15,6 +15,7 @@ from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
 from rota.actors.orchestrator import OrchestratorActor
+from rota.actors.projects import ProjectsActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
 from rota.actors.stand_ins import Door
@@ -47,6 +48,7 @@ SINGLES = (
     "webhook",
     "admission",
     "orchestrator",
+    "projects",
     "dispatcher",
 )
 
@@ -74,6 +76,7 @@ class Cast:
     leases: ActorRef[Any]
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
+    projects: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -154,6 +157,9 @@ class Cast:
             resend=self._steer_again,
             call_soon=host.call_soon,
         )
+        self.projects = ProjectsActor.start(
+            runtime, journal, ids=outside.ids, archive=archive, resend=self._add_again
+        )
         if self.stopping:
             self.drain()
 
@@ -172,6 +178,9 @@ class Cast:
 
     def _steer_again(self, message: Any) -> None:
         self.orchestrator.tell(message)
+
+    def _add_again(self, message: Any) -> None:
+        self.projects.tell(message)
 
     def _start_again(self, message: Any) -> None:
         self.pool.tell(message)
