@@ -115,7 +115,7 @@ def _wind_up(project: Project, run: Run, task: Task | None, place: Place) -> tup
         if task.state is RUNNING and not task.is_leased:
             return ()  # its attempt is being cut off
         return (decide_cancel(task, f"run {run.id} was force-stopped", FORCE_STOPPED),)
-    if task.attempt or task.state not in WAITING or project.taken is None:
+    if task.begun_at or task.attempt or task.state not in WAITING or project.taken is None:
         return ()  # it has begun, and may end
     item = project.taken
     before = project.items[0].id if project.items else None
