@@ -18,6 +18,24 @@ from rota.http.routes import ROUTES, routes_for
 if TYPE_CHECKING:
     from support.http_server import Answer, Servers
 
+PROJECTS = ("/v1/projects", "/projects")
+PROJECT_STEPS = {
+    f"{step} {base}{rest}"
+    for base in PROJECTS
+    for step, rest in (
+        ("POST", "/run"), ("POST", "/stop"), ("POST", "/force-stop"), ("POST", "/{id}/tasks"),
+        ("PATCH", "/{id}/tasks/{task}"), ("DELETE", "/{id}/tasks/{task}"), ("DELETE", "/{id}"),
+        ("POST", "/{id}/run"), ("POST", "/{id}/queue/stop"), ("POST", "/{id}/queue/force-stop"),
+    )
+}  # fmt: skip
+PROJECT_VIEWS = {
+    f"GET {base}{rest}"
+    for base in PROJECTS
+    for rest in (
+        "", "/{id}", "/{id}/tasks", "/{id}/queue/status", "/{id}/runs", "/{id}/runs/{run}",
+        "/{id}/runs/{run}/events",
+    )
+}  # fmt: skip
 SUBMITS = {
     "POST /v1/tasks", "POST /v1/tasks/{id}/cancel", "POST /v1/tasks/{id}/retry",
     "POST /v1/batches", "POST /v1/batches/{id}/cancel",
@@ -25,6 +43,7 @@ SUBMITS = {
     "POST /tasks/batch", "DELETE /tasks/batch/{id}",
     "POST /api/jobs", "POST /api/jobs/{id}/cancel", "POST /api/start",
     "POST /automechanica/tasks",
+    *PROJECT_STEPS,
 }  # fmt: skip
 WORKS = {
     "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
@@ -38,6 +57,7 @@ SEES = {
     "GET /api/jobs", "GET /api/jobs/{id}", "GET /api/jobs/{id}/logs", "GET /ws/jobs/{id}",
     "GET /v1/workflows", "GET /v1/workflows/{id}", "GET /v1/dead",
     "GET /automechanica/tasks", "GET /automechanica/tasks/{id}", "GET /automechanica/dead",
+    *PROJECT_VIEWS,
 }  # fmt: skip
 OVERSEES = {
     "GET /v1/agents", "GET /v1/types", "GET /v1/scheduler", "GET /v1/stats", "GET /v1/config",
