@@ -95,7 +95,8 @@ def test_every_route_is_for_whom_the_table_says(guarded: Guarded, role: str) -> 
         assert (answer.status == 403) is not may, (role, named(route), answer)
         if not may:
             is_job = route.dialect == "browsermanager"
-            code = answer.json["data"]["error"] if is_job else answer.json["code"]
+            told = answer.json["data"] if is_job else answer.json
+            code = told.get("code") or told["error"]
             assert code == "forbidden", answer
 
 
@@ -197,6 +198,8 @@ def test_another_agents_task_is_not_there(guarded: Guarded, role: str) -> None:
     for route in ROUTES:
         if "{id}" not in route.path or named(route) not in MAY[role] or route.is_stream:
             continue
+        if "/projects/" in route.path:
+            continue  # projects are asked for by their names: test_projects.py
         body = {"lines": ["x"]} if route.path.endswith("/logs") else None
         body = {"progress": 1} if route.path.endswith("/progress") else body
         if "/leases/" in route.path:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
 from rota.domain.derived import Place
@@ -19,6 +18,9 @@ from rota.domain.project_lists import (
     decide_removal,
 )
 from rota.errors import RequestError
+
+if TYPE_CHECKING:
+    from random import Random
 
 NAMES = ("p", "q", "r")
 
