@@ -35,6 +35,7 @@ COMMANDS = {
     "logs": "task_logs",
     "batch": "batches",
     "workflow": "workflows",
+    "project": "projects",
     "dead": "dead",
     "pause": "pauses",
     "resume": "pauses",

@@ -19,11 +19,16 @@ from rota.http.namespaces import HEADER, QUERY
 from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from rota.http.call import Call
     from rota.http.routes import Route
 
 _REF = "#/components/schemas/{model}"
-_PROBLEMS = {"browsermanager": answers.Envelope, "projects": answers.PlainProblem}
+_PROBLEMS: dict[str, type[BaseModel]] = {
+    "browsermanager": answers.Envelope,
+    "projects": answers.PlainProblem,
+}
 """How dialects tell errors, where not as natively."""
 
 
