@@ -28,6 +28,7 @@ from rota.sections import (
     READ,
     FollowUpSettings,
     NamespaceSettings,
+    ProjectSettings,
     SchedulerSettings,
     Section,
     check_tokens,
@@ -236,6 +237,7 @@ class Settings(Section):
     browseros: BrowserOSSettings = BrowserOSSettings()
     browsermanager: BrowserManagerSettings = BrowserManagerSettings()
     job_limits: Annotated[BrowserManagerLimits, Field(alias="agent")] = BrowserManagerLimits()
+    projects: ProjectSettings = ProjectSettings()
     namespaces: dict[Annotated[str, Field(pattern=NAMESPACE)], NamespaceSettings] = Field(
         default_factory=dict
     )
@@ -312,6 +314,8 @@ class Settings(Section):
             ended=s.max_ended_tasks,
             ended_bytes=s.max_ended_bytes,
             sticky_ms=s.sticky_ms,
+            projects=self.projects.max_concurrent,
+            project_items=self.projects.max_items,
         )
 
     def rules(self) -> Rules:

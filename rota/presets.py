@@ -107,6 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             }
         },
     },
+    "projects": {"projects": {"maxConcurrent": 5}, "scheduler": {"workerCount": 5}},
     "automechanica": {"defaults": {"retry": AUTOMECHANICA_RETRY}},
 }
 

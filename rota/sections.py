@@ -127,6 +127,14 @@ class SchedulerSettings(Section):
         return self.model_dump(include=self.model_fields_set)
 
 
+class ProjectSettings(Section):
+    """How many projects are processed at once, and how long their lists may be."""
+
+    max_concurrent: Annotated[int, Field(strict=True, ge=0, le=LIMIT_MAX)] = 0
+    max_items: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1000
+    kill_wait_ms: Annotated[int, Field(strict=True, ge=1, le=600_000)] = 10_000
+
+
 class NamespaceSettings(Section):
     """A scheduler of its own beside the default one: a log in a folder of its own."""
 

@@ -30,7 +30,7 @@ from rota.domain.attempts import (
     decide_release,
 )
 from rota.domain.events import AgentPaused, AgentResumed
-from rota.errors import NotFound, RequestError
+from rota.errors import Conflict, NotFound, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +67,7 @@ class QueueActor(CooperativeActor):
     def on_receive(self, message: Any) -> None:
         kind = type(message)
         if kind is CancelTask:
-            task = self._find(message.task)
-            self._decide(message, task, lambda task: decide_cancel(task, message.reason))
+            self._decide(message, self._find(message.task), self._cancel(message.reason))
         elif kind is ReviveTask:
             self._revive(message)
         elif kind is PauseAgent:
@@ -82,7 +81,7 @@ class QueueActor(CooperativeActor):
         """Do what a moment brings that the timer waited for, if it still means anything."""
         task, now = self._find(message.task), self._journal.now()
         event: Event | None = None
-        if type(message) is ExpireTask:
+        if type(message) is ExpireTask and message.task not in self._killing:
             event = decide_expiry(task, now)
         elif type(message) is ReleaseTask:
             event = decide_release(task, now)
@@ -90,6 +89,21 @@ class QueueActor(CooperativeActor):
             event = decide_queue_timeout(task, message.entry, now)
         if event is not None:
             self._journal.record(event)
+
+    @property
+    def _killing(self) -> dict[str, str]:
+        """Give what a force-stop is cutting off: it keeps its slot until it is gone."""
+        return self._journal.state.projects.killing
+
+    def _cancel(self, reason: str) -> Callable[[Task], Event]:
+        def decide(task: Task) -> Event:
+            run = self._killing.get(task.id)
+            if run is not None:
+                msg = f"the task is being cut off: run {run} was force-stopped"
+                raise Conflict(msg, code="being_killed", details={"taskId": task.id, "runId": run})
+            return decide_cancel(task, reason)
+
+        return decide
 
     def _decide(
         self,

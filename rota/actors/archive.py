@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from rota.actors import messages as m
     from rota.actors.host import Host
     from rota.actors.journal import Journal
+    from rota.actors.project_messages import AddItems
     from rota.domain.batch import Batch
     from rota.eventlog.port import LogReader
     from rota.projections.steps import Steps
 
-    Asked = m.SubmitTasks | m.SubmitTogether | m.CancelBatch | m.ReviveTask | m.SteerWorkflow
+    Asked = (
+        m.SubmitTasks | m.SubmitTogether | m.CancelBatch | m.ReviveTask | m.SteerWorkflow | AddItems
+    )
     Subject = Task | Batch
     Depth = Literal["bare", "shown", "whole"]
 

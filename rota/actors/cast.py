@@ -16,6 +16,7 @@ from rota.actors.dependents import DependentsActor
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
 from rota.actors.orchestrator import OrchestratorActor
+from rota.actors.projects import ProjectsActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
 from rota.actors.stand_ins import Door
@@ -49,6 +50,7 @@ SINGLES = (
     "admission",
     "orchestrator",
     "bulk",
+    "projects",
     "dispatcher",
 )
 
@@ -77,6 +79,7 @@ class Cast:
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
     bulk: ActorRef[Any]
+    projects: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -158,6 +161,9 @@ class Cast:
             call_soon=host.call_soon,
         )
         self.bulk = BulkActor.start(runtime, journal)
+        self.projects = ProjectsActor.start(
+            runtime, journal, ids=outside.ids, archive=archive, resend=self._add_again
+        )
         if self.stopping:
             self.drain()
 
@@ -176,6 +182,9 @@ class Cast:
 
     def _steer_again(self, message: Any) -> None:
         self.orchestrator.tell(message)
+
+    def _add_again(self, message: Any) -> None:
+        self.projects.tell(message)
 
     def _start_again(self, message: Any) -> None:
         self.pool.tell(message)

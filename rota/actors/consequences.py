@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
+from rota.actors import project_messages as pm
 from rota.actors.bulk_messages import Reprioritised
 from rota.actors.log_rate import LogRate
 from rota.domain import events as e
@@ -44,6 +45,7 @@ class Hearers(Protocol):
 
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
+    projects: ActorRef[Any]
     dependents: ActorRef[Any]
     dispatcher: ActorRef[Any]
     leases: ActorRef[Any]
@@ -85,6 +87,9 @@ class Consequences:
             e.DeliveryFailed: self._deliver_later,
             e.ClockStepped: self._clock_stepped,
             e.WorkflowResumed: self._flow_resumed,
+            e.RunQueued: self._room_for_runs,
+            e.RunStopRequested: self._run_stops,
+            e.RunEnded: self._room_for_runs,
         }
         once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
             e.TaskAssigned: self._start_attempt,
@@ -93,6 +98,7 @@ class Consequences:
             e.BatchFinished: self._batch_finished,
             e.WorkflowEnded: self._flow_ended,
             e.WorkflowTripped: self._flow_tripped,
+            e.RunStopRequested: self._kill_attempts,
             e.DeliveryFailed: self._delivery_failed,
             e.DeliveryAbandoned: self._delivery_failed,
             e.TaskSucceeded: self._ended,
@@ -149,10 +155,12 @@ class Consequences:
         if task is not None:
             self._free(record, task)
             self._waits(task)
+            self._look_at_project(task)
 
     def _attempt_failed(self, record: Record[e.AttemptFailed]) -> None:
         self._slot_freed(record)
         self._scheduled(record)
+        self._look_at_project(self._of(record))
 
     def _assigned(self, record: Record[e.TaskAssigned]) -> None:
         task = self._of(record)
@@ -203,6 +211,19 @@ class Consequences:
                 self.finish(batch.id)
         if plan is not None and plan.workflow is not None:
             self._look_at(plan.workflow)
+        self._look_at_project(task)
+
+    def _look_at_project(self, task: Task | None) -> None:
+        """Have the run looked at whose task is no longer what it was."""
+        if task is not None and task.plan is not None and task.plan.project is not None:
+            self._cast.projects.tell(pm.LookAtProject(task.plan.project))
+
+    def _room_for_runs(self, record: Record[e.RunQueued | e.RunEnded]) -> None:
+        del record
+        self._cast.projects.tell(pm.StartRuns())
+
+    def _run_stops(self, record: Record[e.RunStopRequested]) -> None:
+        self._cast.projects.tell(pm.LookAtProject(record.event.project))
 
     def _look_at(self, workflow_id: str) -> None:
         """Have a workflow looked at that something may be decided about."""
@@ -244,6 +265,7 @@ class Consequences:
     def _limits_changed(self, record: Record[e.ConfigChanged]) -> None:
         del record
         self._cast.dispatcher.tell(m.LookAgain())
+        self._cast.projects.tell(pm.StartRuns())
 
     def _deliver_later(self, record: Record[e.DeliveryFailed]) -> None:
         delivery = self._deliveries.pending.get(record.event.task)
@@ -265,6 +287,12 @@ class Consequences:
         event: Any = record.event
         reason = getattr(event, "error", "") or event.reason
         self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
+
+    def _kill_attempts(self, record: Record[e.RunStopRequested]) -> None:
+        event = record.event
+        if event.kills:
+            reason = f"run {event.run} was force-stopped"
+            self._cast.pool.tell(pm.KillAttempts(tuple(event.kills), reason))
 
     def _batch_finished(self, record: Record[e.BatchFinished]) -> None:
         event = record.event

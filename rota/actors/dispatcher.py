@@ -195,7 +195,10 @@ class DispatcherActor(CooperativeActor):
             self.subject = task.id
             if self._is_over(task):
                 continue
-            swap = decide_preemption(task, held_by, state.slots.held_by(task.agent))
+            running = state.slots.held_by(task.agent)
+            if state.projects.killing:  # those keep their slots until they are gone
+                running = [each for each in running if each.id not in state.projects.killing]
+            swap = decide_preemption(task, held_by, running)
             if swap is not None:
                 victim = state.tasks.by_id[swap[0].task]
                 self._journal.record(*swap, cause=task.created_seq)

@@ -55,7 +55,8 @@ class NewIds:
                 pass
             return task_id
         details = {"taskId": wanted}
-        if self._archive.is_known(wanted, fetched):
+        is_on_a_list = wanted in self._journal.state.projects.names
+        if is_on_a_list or self._archive.is_known(wanted, fetched):
             raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
         if wanted in taken:
             msg = f"two tasks of this batch want the id '{wanted}'"
@@ -64,6 +65,9 @@ class NewIds:
 
     def of_workflow(self) -> str:
         return self.of_batch("native", "wfl_")
+
+    def of_run(self) -> str:
+        return self.of_batch("native", "run-")
 
     def of_batch(self, dialect: str, prefix: str = "bat_") -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
@@ -90,6 +94,8 @@ class NewIds:
         """Look in memory; and in the log, while an id's time may have been drawn from before."""
         state = self._journal.state
         if task_id in state.tasks.by_id or task_id in state.batches.by_id:
+            return True
+        if task_id in state.projects.names:
             return True
         clear_at = max(self._clear_at, state.steps.latest + APART_US)
         return state.at < clear_at and self._archive.knows(task_id)

@@ -135,6 +135,8 @@ def task_from_log(
         if until_seq is not None and item.seq > until_seq:
             break
         kind = kind_at_a_glance(item.body)
+        if kind.startswith(b"project_task_"):
+            continue  # what it was before it was a task
         if kind == b"task_logged" and not is_whole:
             continue
         if kind == b"task_progressed" and not is_whole:

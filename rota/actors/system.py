@@ -62,6 +62,7 @@ class Shard:
     dependents = property(lambda self: self.cast.dependents)
     orchestrator = property(lambda self: self.cast.orchestrator)
     bulk = property(lambda self: self.cast.bulk)
+    projects = property(lambda self: self.cast.projects)
     dispatcher = property(lambda self: self.cast.dispatcher)
     leases = property(lambda self: self.cast.leases)
     pool = property(lambda self: self.cast.pool)
@@ -196,6 +197,7 @@ class Shard:
         for batch_id in self.state.batches.unfinished():
             self._consequences.finish(batch_id)
         self.orchestrator.tell(m.LookAgain())
+        self.projects.tell(m.LookAgain())
         self.dependents.tell(m.SettleDependents())
         self.leases.tell(m.LookAgain())  # all of them live for their full length from here on
         self.dispatcher.tell(m.LookAgain())

@@ -2,7 +2,8 @@
 
 In: attempts to start (their assignment is durable), aborts, timeouts, results, notes. Out:
 `task_started`, `task_succeeded`, `task_failed`, `attempt_failed`, `result_refused`, `task_logged`,
-`task_progressed`, `attempt_interrupted` for what cannot be started now. Keeps that an attempt is
+`task_progressed`, `attempt_interrupted` for what cannot be started now, `task_cancelled` for what
+a force-stop has cut off and nothing is left of. Keeps that an attempt is
 started only while it is the valid one, that a result counts only under its fencing token, and that
 a task's notes stay within their bounds. How an attempt is executed is the runner's business.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from rota.actors.killing import KILLING, Killing
 from rota.actors.messages import (
     AbortAttempt,
     AttemptEnded,
@@ -103,6 +105,7 @@ class WorkerPool(CooperativeActor):
         self._draining = False
         self._unread: set[int] = set()  # the tokens of those that pause
         self.running: dict[str, tuple[int, Abort]] = {}
+        self._killing = Killing(journal, self.running, self.actor_ref)
 
     def on_receive(self, message: Any) -> None:
         kind = type(message)
@@ -118,8 +121,11 @@ class WorkerPool(CooperativeActor):
             self._note(message)
         elif kind is NoteTask:
             self._note_from_outside(message)
+        elif kind in KILLING:
+            self._killing.on_receive(message)
         elif kind is LookAgain:
             self._look_again()
+            self._killing.look_again()
         elif kind is Drain:
             self._draining = True
 
@@ -274,8 +280,8 @@ class WorkerPool(CooperativeActor):
         task = self._journal.state.tasks.get(task_id)
         now = self._journal.now()
         event = decide_timeout(task, token, now, self._settling.draw())
-        if task is None or event is None:
-            return
+        if task is None or event is None or task_id in self._journal.state.projects.killing:
+            return  # what is being cut off keeps its slot until it is gone
         if task.state is ASSIGNED and token in self._unread:
             self._journal.record(*decide_interruption(task, UNREAD), cause=token)
         else:

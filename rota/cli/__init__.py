@@ -36,6 +36,7 @@ COMMANDS = {
     "logs": "task_logs",
     "batch": "batches",
     "workflow": "workflows",
+    "project": "projects",
     "dead": "dead",
     "pause": "pauses",
     "resume": "pauses",

@@ -36,6 +36,7 @@ PLAIN_SECTIONS = (
     "scheduler",
     "webhooks",
     "defaults",
+    "projects",
     "browseros",
     "browsermanager",
     "agent",

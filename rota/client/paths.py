@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def path_of(noun: str, subject: str, verb: str = "") -> str:
-    """Give the path of one thing, or of what is to be done with it."""
+def path_of(noun: str, subject: str, verb: str = "", *more: str) -> str:
+    """Give the path of one thing, or of what is to be done with it, or with what is in it."""
     path = f"/v1/{noun}/{quote(subject, safe='')}"
-    return f"{path}/{verb}" if verb else path
+    rest = "".join(f"/{quote(each, safe='')}" for each in more)
+    return f"{path}/{verb}{rest}" if verb else path
 
 
 def path_of_pause(agent: str | None, action: str | None) -> str:

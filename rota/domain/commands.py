@@ -113,6 +113,8 @@ SETTINGS = {
     "ended": "maxEndedTasks",
     "ended_bytes": "maxEndedBytes",
     "sticky_ms": "stickyMs",
+    "projects": "maxConcurrentProjects",
+    "project_items": "maxItems",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -120,8 +122,9 @@ SETTINGS = {
 class Limits(NamedTuple):
     """The numbers that admission, dispatch and retention go by; changed only by an event.
 
-    The three before the last are 0 for no bound, as in logs that were written before there were
-    any. For `sticky_ms` a key is kept for the worker that had it last.
+    `queued_bytes`, `ended` and `ended_bytes` are 0 for no bound, as in logs that were written
+    before there were any. For `sticky_ms` a key is kept for the worker that had it last. Runs of so
+    many `projects` are in progress at once, 0 for any number; a list has so many `project_items`.
     """
 
     queued: int = 1000
@@ -139,3 +142,5 @@ class Limits(NamedTuple):
     ended: int = 0
     ended_bytes: int = 0
     sticky_ms: int = 0
+    projects: int = 0
+    project_items: int = 1000

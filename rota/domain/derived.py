@@ -101,6 +101,13 @@ def decide_derived(
             request = request._replace(params=filled)
     except InvalidRequest as error:
         wrong = error.message
+    return decide_born(request, rules, place, wrong)
+
+
+def decide_born(
+    request: Request, rules: Rules, place: Place, wrong: str = ""
+) -> tuple[e.TaskSubmitted | e.TaskFailed, ...]:
+    """Give a task that was promised; it fails at once if something is `wrong` with it."""
     try:
         command = take_in(request, rules, place.now)
     except InvalidRequest as error:  # the rules of its type contradict each other

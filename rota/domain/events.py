@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rota.domain import outside_events as outside
+from rota.domain import project_events as projects
 from rota.domain import server_events as server
 from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
@@ -42,6 +43,16 @@ WorkflowResumed = flows.WorkflowResumed
 WorkflowClosed = flows.WorkflowClosed
 WorkflowCancelled = flows.WorkflowCancelled
 WorkflowEnded = flows.WorkflowEnded
+ProjectTaskAdded = projects.ProjectTaskAdded
+ProjectTaskEdited = projects.ProjectTaskEdited
+ProjectTaskMoved = projects.ProjectTaskMoved
+ProjectTaskRemoved = projects.ProjectTaskRemoved
+ProjectDeleted = projects.ProjectDeleted
+RunQueued = projects.RunQueued
+RunStarted = projects.RunStarted
+RunTaskSelected = projects.RunTaskSelected
+RunStopRequested = projects.RunStopRequested
+RunEnded = projects.RunEnded
 
 
 class BatchSubmitted(NamedTuple):
@@ -341,6 +352,16 @@ Event = (
     | WorkflowClosed
     | WorkflowCancelled
     | WorkflowEnded
+    | ProjectTaskAdded
+    | ProjectTaskEdited
+    | ProjectTaskMoved
+    | ProjectTaskRemoved
+    | ProjectDeleted
+    | RunQueued
+    | RunStarted
+    | RunTaskSelected
+    | RunStopRequested
+    | RunEnded
     | TaskFact
 )
 """Every kind of fact; the codec's tables are made from this union."""

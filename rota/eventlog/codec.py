@@ -73,7 +73,15 @@ ABOUT_BATCHES = frozenset(
         e.WorkflowClosed,
         e.WorkflowCancelled,
         e.WorkflowEnded,
+        e.RunQueued,
+        e.RunStarted,
+        e.RunTaskSelected,
+        e.RunStopRequested,
+        e.RunEnded,
     }
+)
+_ABOUT_ITEMS = frozenset(
+    {e.ProjectTaskAdded, e.ProjectTaskEdited, e.ProjectTaskMoved, e.ProjectTaskRemoved}
 )
 
 
@@ -205,12 +213,15 @@ def failed_task(body: bytes) -> str | None:
 
 
 def subject_of(event: e.Event) -> str | None:
-    """Name the task, batch or workflow that an event is about; None if it is about none."""
+    """Name the task, batch, workflow or run that an event is about; None if it is about none.
+
+    What is said of an item is said of the task that it becomes.
+    """
     values: tuple[Any, ...] = event
     kind = type(event)
     if _LAYOUTS[kind][2] == _TASK_FIRST or kind in ABOUT_BATCHES:
         return cast("str", values[0])
-    return None
+    return cast("str", values[2]) if kind in _ABOUT_ITEMS else None
 
 
 def _upcast(raw: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,13 @@ class Problem(BaseModel):
     requestId: str = ""
 
 
+class PlainProblem(BaseModel):
+    """Why a request under /projects was not served."""
+
+    error: str = Field(description="what happened, in kebab case")
+    message: str
+
+
 class Envelope(BaseModel):
     """Every answer of BrowserManager's paths, errors too: those have a negative code."""
 

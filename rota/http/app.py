@@ -23,7 +23,7 @@ from rota.http.access import Access
 from rota.http.body_budget import BodyBudget
 from rota.http.call import Call
 from rota.http.descriptors import make_room
-from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
+from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab, projects
 from rota.http.listener import Listener
 from rota.http.namespaces import Namespaces, named_in
 from rota.http.presence import LOOKS
@@ -48,6 +48,7 @@ _PROBLEMS = {
     browseros.NAME: browseros.problem,
     browsermanager.NAME: browsermanager.problem,
     automechanica.NAME: automechanica.problem,
+    projects.NAME: projects.problem,
 }
 _STATELESS = ("/health", "/metrics", "/docs", "/v1/namespaces")
 _JOB_PATHS = ("/api/", "/ws/jobs")

@@ -17,6 +17,7 @@ from rota.domain.notes import check_token
 from rota.domain.task import RELEASED, TERMINAL
 from rota.domain.tokens import LOCAL
 from rota.errors import Conflict, RotaError
+from rota.http.project_bridge import ProjectsBridge
 from rota.sight.feed import Feed
 from rota.sight.sight import Sight
 
@@ -69,6 +70,10 @@ class Bridge:
         del by
         return self.sight
 
+    @property
+    def projects(self) -> ProjectsBridge:
+        return ProjectsBridge(self)
+
     async def submit(
         self, requests: tuple[Request, ...]
     ) -> list[m.Admitted | m.Refused | RotaError]:
@@ -94,7 +99,7 @@ class Bridge:
     async def retry(self, task_id: str, by: str) -> str:
         """Give a failed task a new life. Raises NotFound or Conflict."""
         agent = (await self.sight_for(by).task(task_id)).agent
-        revived: m.Revived = await self._ask(
+        revived: m.Revived = await self.ask(
             self.shard.queue(agent), lambda reply: m.ReviveTask(task_id, by, reply)
         )
         return revived.task
@@ -133,7 +138,7 @@ class Bridge:
         sight = self.sight_for(by)
         agent = (await sight.task(task_id)).agent
         doomed = await sight.doomed_by(task_id) if dependents else ()
-        revived: m.Revived = await self._ask(
+        revived: m.Revived = await self.ask(
             self.shard.queue(agent),
             lambda reply: m.ReviveTask(
                 task_id, by, reply, params=params, dependents=doomed, is_any=True
@@ -143,7 +148,7 @@ class Bridge:
 
     async def submit_batch(self, batch: BatchRequest) -> m.BatchAdmitted:
         """Submit a batch, whole. Raises a RequestError."""
-        admitted: m.BatchAdmitted = await self._ask(
+        admitted: m.BatchAdmitted = await self.ask(
             self.shard.admission, lambda reply: m.SubmitTogether(batch, reply)
         )
         return admitted
@@ -153,7 +158,7 @@ class Bridge:
         sight = self.sight_for(by)
         if not sight.sees_all:
             await sight.show_batch(batch_id, lambda *_: None)
-        count: int = await self._ask(
+        count: int = await self.ask(
             self.shard.admission, lambda reply: m.CancelBatch(batch_id, reason, by, reply)
         )
         return count
@@ -163,7 +168,7 @@ class Bridge:
         sight = self.sight_for(by)
         if not sight.sees_all:
             await sight.show_workflow(workflow_id, lambda *_: None)
-        state: str = await self._ask(
+        state: str = await self.ask(
             self.shard.orchestrator,
             lambda reply: m.SteerWorkflow(workflow_id, how, reason, by, reply),
         )
@@ -185,7 +190,7 @@ class Bridge:
         check_token(task, token)
         if not sight.is_in_memory(task_id):
             raise Conflict(f"task is already {task.state.value}", details={"taskId": task.id})
-        await self._ask(
+        await self.ask(
             self.shard.pool,
             lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply, token),
         )
@@ -256,7 +261,7 @@ class Bridge:
             raise task
         if token != named_by(name)[1]:
             raise stale(task, "the token is not this lease's")
-        heard: Heard = await self._ask(
+        heard: Heard = await self.ask(
             self.shard.leases,
             lambda reply: lm.ExtendLease(
                 name, task.id, token, worker, lines, level, progress, lease_ms, reply
@@ -265,12 +270,12 @@ class Bridge:
         return heard
 
     async def pause_type(self, name: str, *, paused: bool, reason: str, by: str) -> None:
-        await self._ask(
+        await self.ask(
             self.shard.dispatcher, lambda reply: m.PauseType(name, paused, reason, by, reply)
         )
 
     async def pause_scheduler(self, *, paused: bool, reason: str, by: str) -> None:
-        await self._ask(
+        await self.ask(
             self.shard.dispatcher, lambda reply: m.PauseScheduler(paused, reason, by, reply)
         )
 
@@ -282,25 +287,23 @@ class Bridge:
 
     async def create_token(self, wanted: NewToken, taken: frozenset[str], by: str) -> TokenCreated:
         """Make a token whose name is none of `taken`. Raises a RequestError."""
-        made: TokenCreated = await self._ask(
+        made: TokenCreated = await self.ask(
             self.shard.admission, lambda reply: m.CreateToken(wanted, taken, by, reply)
         )
         return made
 
     async def revoke_token(self, name: str, by: str) -> str:
         """Take a token back. Raises NotFound."""
-        revoked: str = await self._ask(
+        revoked: str = await self.ask(
             self.shard.admission, lambda reply: m.RevokeToken(name, by, reply)
         )
         return revoked
 
     async def _ask_queue(self, agent: str, message: Any, *values: Any) -> str:
-        answer: str = await self._ask(
-            self.shard.queue(agent), lambda reply: message(*values, reply)
-        )
+        answer: str = await self.ask(self.shard.queue(agent), lambda reply: message(*values, reply))
         return answer
 
-    async def _ask(self, actor: ActorRef[Any], message: Callable[[Answer], Any]) -> Any:
+    async def ask(self, actor: ActorRef[Any], message: Callable[[Answer], Any]) -> Any:
         self.shard.check_open()
         reply = Answer()
         actor.tell(message(reply))
@@ -308,7 +311,7 @@ class Bridge:
 
     async def change_limits(self, limits: Limits, rules: Rules, source: str, by: str) -> list[str]:
         """Put other limits and rules in force; give the names of the limits that changed."""
-        changed: list[str] = await self._ask(
+        changed: list[str] = await self.ask(
             self.shard.admission, lambda reply: m.ChangeLimits(limits, source, by, reply, rules)
         )
         self.shard.configure(limits, rules)

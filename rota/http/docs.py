@@ -19,16 +19,23 @@ from rota.http.namespaces import HEADER, QUERY
 from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from rota.http.call import Call
     from rota.http.routes import Route
 
 _REF = "#/components/schemas/{model}"
+_PROBLEMS: dict[str, type[BaseModel]] = {
+    "browsermanager": answers.Envelope,
+    "projects": answers.PlainProblem,
+}
+"""How dialects tell errors, where not as natively."""
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     """Write the table of routes as an OpenAPI 3.1 document."""
     used = {model for r in routes for model in (r.body, r.answer) if model is not None}
-    used |= {answers.Problem, answers.Envelope}
+    used |= {answers.Problem, *_PROBLEMS.values()}
     ordered = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -52,7 +59,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 def _operation(route: Route) -> dict[str, Any]:
     has_envelope = route.dialect == "browsermanager"
-    problem = _content(answers.Envelope if has_envelope else answers.Problem)
+    problem = _content(_PROBLEMS.get(route.dialect, answers.Problem))
     answer = _answer(route, answers.Envelope if has_envelope else route.answer)
     name = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
     operation: dict[str, Any] = {

@@ -12,6 +12,7 @@ from rota.domain.tokens import Right
 from rota.http import answers, docs, figures, models
 from rota.http.bulk_routes import BULK_ROUTES
 from rota.http.dialects.routes import DIALECT_ROUTES, LIST_QUERY, job_routes
+from rota.http.project_routes import PROJECT_ROUTES
 from rota.http.route import Route
 from rota.http.v1 import batches, control, events, health, tasks, tokens
 from rota.http.work_routes import WORK_ROUTES
@@ -274,6 +275,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/docs", docs.page, "This table, for people", public=True, media="text/html"),
     *BULK_ROUTES,
     *WORK_ROUTES,
+    *PROJECT_ROUTES,
     *DIALECT_ROUTES,
 )
 

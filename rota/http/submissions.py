@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rota.domain.intake import BatchRequest
     from rota.http.call import Call
     from rota.http.models import BatchItem, DedupBody, SubmitBody
+    from rota.http.project_models import ItemBody
 
 
 logger = logging.getLogger("rota.http")
@@ -39,7 +40,7 @@ _WAIT_LINES = LogRate(5, 60.0)
 _KEYS = ("idempotencyKey", "idempotency_key")
 
 
-def native_request(body: SubmitBody | BatchItem, agent: str, by: str) -> Request:
+def native_request(body: SubmitBody | BatchItem | ItemBody, agent: str, by: str) -> Request:
     return Request(
         agent,
         body.action,

@@ -74,6 +74,7 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
             backlog.on_scheduled,
             stats.on_attempt_failed,
             daily.on_attempt_failed,
+            state.projects.on_freed,
         ),
         e.TaskExpired: (*ended, stats.on_expired, daily.on_expired),
         e.TaskCancelled: (*ended, stats.on_cancelled),
@@ -84,6 +85,7 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
             slots.on_freed,
             backlog.on_ready,
             stats.on_interrupted,
+            state.projects.on_freed,
         ),
     }
 
@@ -116,10 +118,27 @@ def other_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
         e.WorkflowClosed: (state.batches.on_flow_closed,),
         e.WorkflowCancelled: (state.batches.on_flow_cancelled,),
         e.WorkflowEnded: (state.on_flow_ended,),
+        **_project_folds(state),
         e.ResultRefused: (stats.on_refused,),
         e.LeaseExpired: (state.daily.on_lease_over,),
         e.LeaseEnded: (state.daily.on_lease_over,),
         e.DeliverySucceeded: (deliveries.on_succeeded,),
         e.DeliveryFailed: (deliveries.on_failed,),
         e.DeliveryAbandoned: (deliveries.on_abandoned,),
+    }
+
+
+def _project_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
+    projects = state.projects
+    return {
+        e.ProjectTaskAdded: (projects.on_added,),
+        e.ProjectTaskEdited: (projects.on_edited,),
+        e.ProjectTaskMoved: (projects.on_moved,),
+        e.ProjectTaskRemoved: (projects.on_removed,),
+        e.ProjectDeleted: (projects.on_deleted,),
+        e.RunQueued: (projects.on_queued,),
+        e.RunStarted: (projects.on_started,),
+        e.RunTaskSelected: (projects.on_selected,),
+        e.RunStopRequested: (projects.on_stop_requested,),
+        e.RunEnded: (projects.on_ended,),
     }

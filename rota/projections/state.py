@@ -26,6 +26,7 @@ from rota.projections.deliveries import Deliveries
 from rota.projections.folds import other_folds, task_folds
 from rota.projections.graph import Graph
 from rota.projections.keys import Keys
+from rota.projections.projects import Projects
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.steps import Steps
@@ -34,7 +35,7 @@ from rota.projections.tokens import Tokens
 
 ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
 
-SNAPSHOT_VERSION = 6
+SNAPSHOT_VERSION = 7
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -59,6 +60,7 @@ class State:
         self.control = Control()
         self.steps = Steps()
         self.tokens = Tokens()
+        self.projects = Projects()
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
             kind: (ways_of(kind), folds) for kind, folds in task_folds(self).items()
@@ -171,6 +173,7 @@ class State:
         self.tasks.ends(record.at, task)
         if task.plan is not None:
             self.batches.on_task_ended(task)
+            self.projects.on_task_ended(record, task)
             self.keys.on_ended(record, task)
         if task.waits is not None or task.id in self.graph.children:
             self.graph.on_ended(record, task)
@@ -206,6 +209,7 @@ class State:
         self.tasks.carry_over(by_us, record.at)
         self.batches.carry_over(by_us, record.at)
         self.deliveries.carry_over(by_us)
+        self.projects.carry_over(by_us, record.at)
         self.daily.turn(record.at)
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift
@@ -242,6 +246,7 @@ class State:
             "control": self.control.dump(),
             "steps": self.steps.dump(),
             "tokens": self.tokens.dump(),
+            "projects": self.projects.dump(),
         }
 
     def dump(self) -> bytes:
@@ -272,6 +277,7 @@ class State:
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
         state.daily.load(data["daily"])
+        state.projects.load(data["projects"])
         state._keep()
         return state
 

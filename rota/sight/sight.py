@@ -28,6 +28,7 @@ from rota.sight import history, past
 from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
+from rota.sight.projects import ProjectSight
 from rota.sight.showing import Showing
 from rota.sight.workers import WorkerRow, workers_of
 
@@ -79,6 +80,10 @@ class Sight:
         """Give the present moment, by the clock as it is set now."""
         self._shard.timekeeper.look()
         return self._shard.journal.now()
+
+    @property
+    def projects(self) -> ProjectSight:
+        return ProjectSight(self._shard, self._showing, self._may_see)
 
     async def readable(self) -> None:
         """Wait while the state is being rebuilt after a failure, but not for long."""

@@ -13,12 +13,14 @@ from rota import __version__
 from rota.cli import COMMANDS
 from rota.cli.batches import batch_command
 from rota.cli.dead import dead_command
+from rota.cli.projects import project_command
 from rota.cli.tokens import token_command
 from rota.cli.workflows import workflow_command
 
 GROUPS = {
     "batch": batch_command,
     "workflow": workflow_command,
+    "project": project_command,
     "dead": dead_command,
     "token": token_command,
 }

@@ -309,6 +309,8 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         workflow="w",
         follows="t00",
         follow_depth=1,
+        project="p",
+        run="run-1",
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))

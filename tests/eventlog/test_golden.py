@@ -79,6 +79,7 @@ def outline(state: State) -> dict[str, Any]:
         "agents": state.stats.agents,
         "deliveries": state.deliveries.dump(),
         "tokens": state.tokens.dump(),
+        "projects": state.projects.dump(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain

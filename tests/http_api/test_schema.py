@@ -145,6 +145,8 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "POST", "/v1/batches/{id}/cancel", f"/v1/batches/{batch}/cancel", None, none, 200
     yield from _lease_calls(rota)
     yield from _flow_calls(rota)
+    yield from _project_calls(rota, "/v1/projects")
+    yield from _project_calls(rota, "/projects")
     yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
     for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
@@ -257,6 +259,36 @@ def _flow_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str]
         yield "POST", f"{base}/{{id}}/{how}", f"{base}/{flow}/{how}", {"reason": "x"}, none, 200
     made = rota.post(base, {"tasks": [{"agentId": "a", "action": "waits"}]}).json["workflowId"]
     yield "POST", f"{base}/{{id}}/cancel", f"{base}/{made}/cancel", None, none, 200
+
+
+def _project_calls(
+    rota: Rota, base: str
+) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    name = base.strip("/").replace("/", "-")
+    one, made = f"{base}/{{id}}", f"{base}/{name}"
+    keyed = {"Idempotency-Key": name}
+    yield "POST", f"{one}/tasks", f"{made}/tasks", {"action": "echo"}, keyed, 201
+    yield "POST", f"{one}/tasks", f"{made}/tasks", {"action": "echo"}, keyed, 200
+    many = {"tasks": [{"action": "waits", "params": {"n": 1}, "key": "k"}] * 4}
+    ids = [each["taskId"] for each in rota.post(f"{made}/tasks", many).json["tasks"]]
+    yield "POST", f"{one}/tasks", f"{made}/tasks", many, none, 201
+    item = f"{one}/tasks/{{task}}"
+    yield "PATCH", item, f"{made}/tasks/{ids[0]}", {"priority": 1, "position": 0}, none, 200
+    yield "DELETE", item, f"{made}/tasks/{ids[1]}", None, none, 200
+    yield "POST", f"{one}/run", f"{made}/run", {"mode": "loop"}, none, 202
+    run = rota.get(f"{made}/queue/status").json["currentRunId"]
+    yield "POST", f"{one}/queue/stop", f"{made}/queue/stop", {"reason": "x"}, none, 200
+    for rest in ("/tasks?limit=1", "/queue/status", "/runs", ""):
+        yield "GET", f"{one}{rest.partition('?')[0]}", f"{made}{rest}", None, none, 200
+    yield "GET", f"{one}/runs/{{run}}", f"{made}/runs/{run}", None, none, 200
+    yield "GET", f"{one}/runs/{{run}}/events", f"{made}/runs/{run}/events?limit=1", None, none, 200
+    yield "GET", base, f"{base}?limit=1", None, none, 200
+    yield "POST", f"{one}/queue/force-stop", f"{made}/queue/force-stop", None, none, 200
+    for how in ("run", "stop", "force-stop"):
+        body = {"projects": [name, "nobody"]}
+        yield "POST", f"{base}/{how}", f"{base}/{how}", body, none, 200
+    yield "DELETE", one, made, {"reason": "x"}, none, 200
 
 
 def row(method: str, path: str) -> Route:

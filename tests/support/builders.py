@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.play_projects import play_projects
 from support.wishes import changed, made
 
 from rota.domain import events as e
@@ -332,6 +334,7 @@ class _Play:
         moves += [self.reprioritise]
         moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
         moves += [self.revive, self.note, self.end_wait, self.end_lease, self.preempt, self.pause]
+        moves += [partial(play_projects, self, self._dice)] * 3
         moves += [self.submit_flow, self.steer, self.come_back] + [self.orchestrate] * 2
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
         moves += [self.sleep] * (self._dice.random() < 0.05)

@@ -148,7 +148,7 @@ def is_kept(promised: str, seen: str) -> bool:
 
 
 def _masked(text: str) -> str:
-    text = re.sub(r"\b(tsk|bat|wfl)_\w+", "ID", text)
+    text = re.sub(r"\b(?:(?:tsk|bat|wfl)_|run-)\w+", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r"\b[0-9a-f]{16,}\b", "DIGEST", text)
     text = re.sub(r"\d+(\.\d+)?", "#", text)

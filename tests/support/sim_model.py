@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from support.sim_browsers import Browsers
 from support.sim_flows import Flows
 from support.sim_memory import Refusals
+from support.sim_projects import Projects
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
 from support.sim_tokens import Tokens
 from support.sim_workers import Leases
@@ -180,12 +181,16 @@ class Model:
         self.last: Record | None = None
         self.seen: Counter[str] = Counter()
         self.exact = 0
-        rules = {kind: kind(self) for kind in (*RULES, Refusals, Browsers, Tokens, Leases, Flows)}
+        rules = {
+            kind: kind(self)
+            for kind in (*RULES, Refusals, Browsers, Tokens, Leases, Flows, Projects)
+        }
         self.refusals: Refusals = rules[Refusals]
         self.browsers: Browsers = rules[Browsers]
         self.tokens: Tokens = rules[Tokens]
         self.leases: Leases = rules[Leases]
         self.flows: Flows = rules[Flows]
+        self.projects: Projects = rules[Projects]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -319,6 +324,7 @@ class Model:
                 other.agent == task.agent
                 and other.priority > task.priority
                 and other.event.on_interrupt != "fail"
+                and other.id not in self.projects.killing
                 and all(name in own or name in other.caps for name in full)
             ):
                 return other
@@ -442,7 +448,8 @@ class Model:
         total, full = self.waiting_total(), self._is_full(event.agent, event.dialect)
         task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
-            if full and not self.flows.is_derived(task.event):
+            promised = self.flows.is_derived(task.event) or self.projects.is_selected(task.event)
+            if full and not promised:
                 caps = f"{limits.queued} or {limits.queued_per_agent}"
                 self.violated(f"{event.task} was admitted although {caps} waited")
             if event.position != total + 1:

@@ -263,6 +263,7 @@ def actors_of(shard: Shard) -> list[Any]:
         shard.dispatcher,
         shard.leases,
         shard.orchestrator,
+        shard.projects,
         shard.pool,
         shard.timer,
         shard.webhook,

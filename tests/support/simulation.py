@@ -24,6 +24,7 @@ from support.sim_follower import Follower
 from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
+from support.sim_projects import Lists
 from support.sim_tokens import Holders
 from support.sim_work import Work
 from support.sim_workers import Workers
@@ -108,6 +109,7 @@ class World:
         self.workers = Workers(self)
         self.holders = Holders(self)
         self.flows = Undertakings(self)
+        self.lists = Lists(self)
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
@@ -238,6 +240,7 @@ class World:
         sim_memory.check_kept(self, shard)
         self.holders.judge(record, state)
         self.flows.compare(record)
+        self.lists.compare(record)
         if set(state.browsers.held) != model.browsers.held:
             self.violated("the browsers that are held are not those that were started")
         if state.browsers.count != len(model.browsers.taken()):
@@ -287,7 +290,7 @@ class World:
         shard = SimShard(
             Disk(self.log),
             self.host,
-            limits=self.work.limits(),
+            limits=self.work.limits()._replace(projects=self.lists.most),
             rules=self.flows.new_rules(),
             line=self._make_line,
             runner=self.runner,
@@ -377,6 +380,7 @@ class World:
         self._moves[name]()
         self.holders.act()
         self.flows.act()
+        self.lists.act()
         if self.violation is not None:
             raise self.violation
 

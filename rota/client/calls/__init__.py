@@ -5,6 +5,7 @@ from rota.client.calls.bulk import BulkCalls
 from rota.client.calls.dead import DeadCalls
 from rota.client.calls.history import HistoryCalls
 from rota.client.calls.leases import LeaseCalls
+from rota.client.calls.projects import ProjectCalls
 from rota.client.calls.server import ServerCalls
 from rota.client.calls.tasks import TaskCalls
 from rota.client.calls.waits import WaitCalls
@@ -17,6 +18,7 @@ class Calls(
     BatchCalls,
     WorkflowCalls,
     BulkCalls,
+    ProjectCalls,
     DeadCalls,
     HistoryCalls,
     LeaseCalls,

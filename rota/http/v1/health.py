@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rota.http.call import Call
     from rota.http.namespaces import Namespace
+    from rota.projections.projects import Projects
     from rota.projections.state import State
     from rota.sight.figures import Callbacks, Figures
 
@@ -199,6 +200,7 @@ def _of_state(name: str, state: State, under_way: Callbacks | None) -> Iterator[
     )
     yield _counter(name, "rota_results_refused", "Results that came too late", totals["refused"])
     yield from agent_metrics.families(name, state.daily)
+    yield from _of_projects(name, state.projects)
     callbacks = {
         "delivered": state.deliveries.delivered,
         "failed_try": state.deliveries.failed_tries,
@@ -218,6 +220,15 @@ def _of_state(name: str, state: State, under_way: Callbacks | None) -> Iterator[
         "How long the oldest callback has been owed",
         under_way.oldest_s,
     )
+
+
+def _of_projects(name: str, projects: Projects) -> Iterator[Metric]:
+    yield _gauge(name, "rota_projects", "Projects", len(projects.by_id))
+    running, waiting = len(projects.running), len(projects.waiting)
+    yield _gauge(name, "rota_project_runs_in_progress", "Projects being processed", running)
+    yield _gauge(name, "rota_project_runs_pending", "Runs that wait for their turn", waiting)
+    yield _gauge(name, "rota_project_tasks", "Tasks on the lists of projects", projects.items)
+    yield _by_fate(name, "rota_project_runs", "Runs by why they ended", projects.reasons)
 
 
 def _gauge(namespace: str, name: str, meaning: str, value: float) -> Metric:

@@ -1,0 +1,232 @@
+"""The projects' actor: keeps lists, and carries runs from task to task to their ends.
+
+In: what people ask of lists and runs, and news that something may be due about one. Out: the facts
+about items and runs, `task_submitted` for what a run selects, `task_cancelled` for what a stop
+takes back. It holds nothing: what is due follows from the projections, so a look at them after a
+start or a fault goes on where it was. Attempts are cut off by the worker pool, once the force-stop
+is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.actors import project_messages as pm
+from rota.actors.derived import place_in
+from rota.actors.messages import LookAgain
+from rota.actors.runtime import CooperativeActor
+from rota.domain.attempts import decide_cancel
+from rota.domain.events import RunStarted
+from rota.domain.intake import take_in
+from rota.domain.project import decide_next, decide_run, decide_stop
+from rota.domain.project_lists import (
+    check_fits,
+    decide_additions,
+    decide_deletion,
+    decide_edit,
+    decide_move,
+    decide_removal,
+    known,
+    known_item,
+    pending_item,
+)
+from rota.domain.project_parts import FORCE_STOPPED
+from rota.domain.task import RUNNING
+from rota.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rota.actors.archive import Archive
+    from rota.actors.journal import Journal
+    from rota.actors.messages import Reply
+    from rota.actors.new_ids import NewIds
+    from rota.actors.runtime import Runtime
+    from rota.domain.events import Event
+    from rota.domain.intake import Request
+    from rota.domain.project_parts import Project
+    from rota.domain.task import Task
+    from rota.projections.projects import Projects
+
+
+class ProjectsActor(CooperativeActor):
+    """Decides about projects."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        *,
+        ids: NewIds,
+        archive: Archive,
+        resend: Callable[[pm.AddItems], None],
+    ) -> None:
+        """Name items and runs by `ids`.
+
+        `resend` brings a message again whose wanted ids had to be looked for in `archive` first.
+        """
+        super().__init__(runtime)
+        self._journal = journal
+        self._ids = ids
+        self._archive = archive
+        self._resend = resend
+        self._asked: dict[type[Any], Callable[[Any], Any]] = {
+            pm.AddItems: self._add,
+            pm.EditItem: self._edit,
+            pm.RemoveItem: self._remove,
+            pm.DeleteProject: self._delete,
+            pm.StartRun: self._start,
+            pm.StopRun: self._end,
+        }
+
+    def on_receive(self, message: Any) -> None:
+        kind = type(message)
+        asked = self._asked.get(kind)
+        if asked is not None:
+            if kind is not pm.AddItems or not self._lacks(message):
+                self._answer(message.reply, lambda: asked(message))
+        elif kind is pm.LookAtProject:
+            self._look(message.project)
+        elif kind is pm.StartRuns:
+            self._start_runs()
+        elif kind is LookAgain:
+            self._start_runs()
+            for project in self._projects.live():
+                self.actor_ref.tell(pm.LookAtProject(project))
+
+    def _answer(self, reply: Reply, do: Callable[[], Any]) -> None:
+        try:
+            value = do()
+        except RequestError as error:
+            self._journal.refuse(reply, error)
+        else:
+            self._journal.answer(reply, value)
+
+    @property
+    def _projects(self) -> Projects:
+        return self._journal.state.projects
+
+    # -- lists
+
+    def _lacks(self, message: pm.AddItems) -> bool:
+        """Have the ids looked for that clients want for their tasks: they may be taken."""
+        wanted = [each.wanted_id for each in message.requests if each.wanted_id is not None]
+        lacking = self._archive.lacking(wanted, message.fetched)
+        if lacking:
+            self._archive.fetch_for(message, lacking, self._resend)
+        return bool(lacking)
+
+    def _add(self, message: pm.AddItems) -> list[pm.ItemAdded]:
+        self._journal.check_open()
+        state, project = self._journal.state, self._projects.get(message.project)
+        now = self._journal.now()
+        answers: list[pm.ItemAdded] = []
+        fresh: dict[str, Request] = {}
+        for request in message.requests:
+            check_fits(request)
+            item = known_item(project, request)
+            if item is not None:
+                answers.append(pm.ItemAdded(item, known=True))
+                continue
+            command = take_in(request, state.control.rules, now)  # what cannot be meant so, is not
+            item = self._ids.of_task(command, message.fetched, fresh)
+            fresh[item] = request
+            answers.append(pm.ItemAdded(item))
+        room = state.projects.room(state.control.limits.project_items)
+        events = decide_additions(
+            project, message.project, list(fresh.items()), message.before, room
+        )
+        if events:
+            self._journal.record(*events, by=message.by)
+        return answers
+
+    def _edit(self, message: pm.EditItem) -> str:
+        self._journal.check_open()
+        state, project = self._journal.state, self._projects.get(message.project)
+        events: list[Event] = []
+        if message.change is not None:
+            request = message.change(pending_item(project, message.project, message.item).request)
+            check_fits(request)
+            take_in(request, state.control.rules, self._journal.now())
+            room = state.projects.room(state.control.limits.project_items)
+            events.append(decide_edit(project, message.project, message.item, request, room))
+        if message.moves:
+            moved = decide_move(project, message.project, message.item, message.before)
+            events += [moved] if moved is not None else []
+        if events:
+            self._journal.record(*events, by=message.by)
+        return message.item
+
+    def _remove(self, message: pm.RemoveItem) -> str:
+        project = self._projects.get(message.project)
+        event = decide_removal(project, message.project, message.item, message.reason)
+        self._journal.record(event, by=message.by)
+        return message.item
+
+    def _delete(self, message: pm.DeleteProject) -> int:
+        project = self._projects.get(message.project)
+        event = decide_deletion(project, message.project, message.reason)
+        count = len(known(project, message.project).items)
+        self._journal.record(event, by=message.by)
+        return count
+
+    # -- runs
+
+    def _start(self, message: pm.StartRun) -> str:
+        project = self._projects.get(message.project)
+        run_id = self._ids.of_run()
+        events = decide_run(project, message.project, message.mode, run_id, message.item)
+        self._journal.record(*events, by=message.by)
+        return run_id
+
+    def _end(self, message: pm.StopRun) -> pm.Stopping:
+        project = known(self._projects.get(message.project), message.project)
+        run, kills = project.run, self._kills(project.id) if message.force else []
+        events = list(decide_stop(project, message.reason, force=message.force, kills=kills))
+        if run is None and message.force:  # what somebody gave a new life
+            reason = message.reason or f"project {project.id} was force-stopped"
+            events = [decide_cancel(task, reason, FORCE_STOPPED) for task in self._held(project.id)]
+        if events:
+            self._journal.record(*events, by=message.by)
+        return pm.Stopping(run.id if run is not None else None)
+
+    def _held(self, project: str) -> Iterator[Task]:
+        """Give the tasks of a project that have a slot."""
+        for task in list(self._journal.state.slots.held()):
+            if task.plan is not None and task.plan.project == project:
+                yield task
+
+    def _kills(self, project: str) -> list[str]:
+        """Name the tasks of a project that rota runs itself, and is not cutting off."""
+        killing = self._projects.killing
+        return [
+            task.id
+            for task in self._held(project)
+            if task.state is RUNNING and not task.is_leased and task.id not in killing
+        ]
+
+    def _start_runs(self) -> None:
+        """Start the runs that there is room for, those that came first."""
+        projects, most = self._projects, self._journal.state.control.limits.projects
+        while projects.waiting and (not most or len(projects.running) < most):
+            run, project = next(iter(projects.waiting.items()))
+            self._journal.record(RunStarted(run, project))
+            self._look(project)
+
+    def _look(self, project_id: str) -> None:
+        """Do what is due about a run: select the next task, take one back, end it."""
+        journal, state = self._journal, self._journal.state
+        project: Project | None = self._projects.get(project_id)
+        while project is not None and (run := project.run) is not None:
+            now = journal.now()
+            task = state.tasks.get(run.task) if run.task is not None else None
+            place = place_in(state, self._ids, now)
+            events = decide_next(project, task, state.control.rules, place)
+            if not events:
+                break
+            journal.record(*events, at=now)
+        if project is not None and (run := project.run) is not None and run.stop == "force":
+            kills = self._kills(project_id)  # begun since, or brought back
+            events = decide_stop(project, "", force=True, kills=kills) if kills else ()
+            if events:
+                journal.record(*events)

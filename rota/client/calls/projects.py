@@ -1,0 +1,119 @@
+"""Projects: lists of tasks, and the runs that work through them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.client.faces import asks, iterates
+from rota.client.pages import all_rows
+from rota.client.paths import new_key, path_of, said
+from rota.client.steps import Call, Json, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ProjectCalls:
+    """/v1/projects."""
+
+    retries: int
+
+    @asks
+    def add_to_project(self, project: str, action: str, /, **fields: Any) -> Call:
+        """Put a task on a project's list; `fields` are those of `submit`, and `before`.
+
+        It is submitted when a run selects it. An idempotencyKey is made for you, if `retries` is
+        not 0.
+        """
+        body = said({"action": action, **fields})
+        if self.retries:
+            body.setdefault("idempotencyKey", new_key())
+        is_safe = "idempotencyKey" in body
+        return Call("POST", path_of("projects", project, "tasks"), body=body, is_safe=is_safe)
+
+    @asks
+    def add_many_to_project(
+        self, project: str, tasks: Iterable[Json], /, *, before: str | None = None
+    ) -> Call:
+        """Put several tasks on a project's list, all of them or none."""
+        body = said({"tasks": list(tasks), "before": before})
+        return Call("POST", path_of("projects", project, "tasks"), body=body)
+
+    @asks
+    def project_tasks(
+        self, project: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Call:
+        """Give what is on a project's list in order, what runs, and what was done lately."""
+        query = {"limit": limit, "cursor": cursor}
+        return Call("GET", path_of("projects", project, "tasks"), query, is_safe=True)
+
+    @asks
+    def edit_project_task(self, project: str, task_id: str, /, **changes: Any) -> Call:
+        """Change what has not started: its fields, or its place by `before` or `position`.
+
+        Raises NotFound, or Conflict if it has started.
+        """
+        return Call("PATCH", path_of("projects", project, "tasks", task_id), body=changes)
+
+    @asks
+    def remove_project_task(self, project: str, task_id: str, reason: str = "") -> Call:
+        """Take off its list what has not started. Raises NotFound, or Conflict."""
+        path = path_of("projects", project, "tasks", task_id)
+        return Call("DELETE", path, body={"reason": reason})
+
+    @asks
+    def run_project(self, project: str, mode: str = "single", task_id: str | None = None) -> Call:
+        """Work through a list: one task by `single`, until it is empty by `loop`.
+
+        Raises Conflict if it is being worked through already.
+        """
+        body = said({"mode": mode, "taskId": task_id})
+        return Call("POST", path_of("projects", project, "run"), body=body)
+
+    @asks
+    def stop_project(self, project: str, reason: str = "") -> Call:
+        """Let the running task end, and no other begin."""
+        path = path_of("projects", project, "queue", "stop")
+        return Call("POST", path, body={"reason": reason}, is_safe=True)
+
+    @asks
+    def force_stop_project(self, project: str, reason: str = "") -> Call:
+        """Cut off whatever runs; `stillRunning` names what is not gone yet."""
+        path = path_of("projects", project, "queue", "force-stop")
+        return Call("POST", path, body={"reason": reason}, is_safe=True)
+
+    @asks
+    def steer_projects(self, how: str, projects: Iterable[str], /, **fields: Any) -> Call:
+        """Do one of run, stop and force-stop with several projects, each answered on its own."""
+        body = {"projects": list(projects), **said(fields)}
+        return Call("POST", path_of("projects", how), body=body)
+
+    @asks
+    def project_status(self, project: str) -> Call:
+        """Say what a project is doing, or how its last run ended. Raises NotFound."""
+        return Call("GET", path_of("projects", project, "queue", "status"), is_safe=True)
+
+    @asks
+    def get_project(self, project: str) -> Call:
+        """Give a project with its status, figures and last runs. Raises NotFound."""
+        return Call("GET", path_of("projects", project), is_safe=True)
+
+    @asks
+    def projects(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
+        """Give a page of projects, by name; `nextCursor` leads to the next one."""
+        return Call("GET", "/v1/projects", {"limit": limit, "cursor": cursor}, is_safe=True)
+
+    @iterates
+    def iter_projects(self) -> Rows[Json]:
+        """Give all projects, by name, asked for a page at a time."""
+        return all_rows("projects", "/v1/projects", {})
+
+    @asks
+    def delete_project(self, project: str, reason: str = "") -> Call:
+        """Drop a project that does not run, and its list. Raises NotFound, or Conflict."""
+        return Call("DELETE", path_of("projects", project), body={"reason": reason})
+
+    @asks
+    def get_run(self, project: str, run_id: str) -> Call:
+        """Give one run of a project, however old. Raises NotFound."""
+        return Call("GET", path_of("projects", project, "runs", run_id), is_safe=True)

@@ -1,0 +1,146 @@
+"""The runs of a project: started, carried from task to task, stopped, ended.
+
+An item becomes a task when a run selects it: from what is pending then, in the order of then, in
+the same record. A project has at most one run that has not ended, so the run itself is the lock: it
+is held as long as there is something to do and not a moment longer. A run is pending, in progress,
+completed or failed, and never leaves the last two. All that is decided about one follows from its
+records and the state of its task, so whoever looks again decides the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota.domain import events as e
+from rota.domain.attempts import decide_cancel
+from rota.domain.derived import decide_born
+from rota.domain.project_lists import already_running, known, pending_item
+from rota.domain.project_parts import (
+    COMPLETED,
+    EMPTY,
+    FAILED,
+    FORCE_STOPPED,
+    IN_PROGRESS,
+    PROJECT_STOPPED,
+    SINGLE,
+    SINGLE_DONE,
+    STOPPED,
+    TASK_CANCELLED,
+    TASK_FAILED,
+    TASK_GONE,
+)
+from rota.domain.task import RUNNING, TERMINAL, WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rota.domain.derived import Place
+    from rota.domain.intake import Rules
+    from rota.domain.project_parts import Item, Project, Run
+    from rota.domain.task import Task
+
+
+def decide_run(
+    project: Project | None, project_id: str, mode: str, run_id: str, item: str | None = None
+) -> tuple[e.RunQueued]:
+    """Start a run: it is pending until there is room for it. Raises NotFound or Conflict.
+
+    Whoever records what this gives has started the run, together with whatever else is recorded.
+    """
+    if known(project, project_id).run is not None:
+        raise already_running(project_id)
+    if item is not None:
+        pending_item(project, project_id, item)
+    return (e.RunQueued(run_id, project_id, mode, item),)
+
+
+def decide_next(
+    project: Project, task: Task | None, rules: Rules, place: Place
+) -> tuple[e.Event, ...]:
+    """Do the next thing about a run that is in progress: end it, or select a task; or nothing.
+
+    `task` is the one that it has selected, if that has not ended.
+    """
+    run = project.run
+    if run is None or run.state != IN_PROGRESS:
+        return ()
+    if run.task is not None:
+        return _wind_up(project, run, task, place)
+    end = _why_over(run)
+    if end is not None:
+        return (end,)
+    item = project.find(run.item) if run.item is not None and not run.taken else None
+    if item is None and run.item is not None and not run.taken:
+        return (_ended(run, FAILED, TASK_GONE, "the task to begin with was removed"),)
+    if item is None:
+        if not project.items:
+            return (_ended(run, COMPLETED, EMPTY),)
+        item = project.items[0]
+    return _selected(run, item, rules, place)
+
+
+def _why_over(run: Run) -> e.RunEnded | None:
+    """End a run that has nothing under way, unless it is to go on."""
+    if run.stop == "force":
+        return _ended(run, FAILED, FORCE_STOPPED, run.error)
+    if run.fate == "failed":
+        return _ended(run, FAILED, TASK_FAILED, run.error)
+    if run.fate == "cancelled" and run.stop is None:
+        return _ended(run, FAILED, TASK_CANCELLED, run.error)
+    if run.stop is not None:
+        return _ended(run, COMPLETED, STOPPED)
+    if run.mode == SINGLE and run.taken:
+        return _ended(run, COMPLETED, SINGLE_DONE)
+    return None
+
+
+def _ended(run: Run, state: str, reason: str, error: str | None = None) -> e.RunEnded:
+    return e.RunEnded(run.id, run.project, state, reason, run.completed, error)
+
+
+def _selected(run: Run, item: Item, rules: Rules, place: Place) -> tuple[e.Event, ...]:
+    """Make a task of an item, in the step that takes it off its list."""
+    request = item.request
+    plan = request.plan._replace(project=run.project, run=run.id, idempotency=None, digest=None)
+    wanted = place._replace(new_id=lambda: item.id)
+    derived = decide_born(request._replace(plan=plan), rules, wanted)
+    return (e.RunTaskSelected(run.id, run.project, item.id), *derived)
+
+
+def _wind_up(project: Project, run: Run, task: Task | None, place: Place) -> tuple[e.Event, ...]:
+    """Do with the task of a run what a stop asks for."""
+    if run.stop is None or task is None or task.state in TERMINAL:
+        return ()
+    if run.stop == "force":
+        if task.state is RUNNING and not task.is_leased:
+            return ()  # its attempt is being cut off
+        return (decide_cancel(task, f"run {run.id} was force-stopped", FORCE_STOPPED),)
+    if task.begun_at or task.attempt or task.state not in WAITING or project.taken is None:
+        return ()  # it has begun, and may end
+    item = project.taken
+    before = project.items[0].id if project.items else None
+    back = e.ProjectTaskAdded(
+        item.request.agent, project.id, place.new_id(), item.written, before, replaces=item.id
+    )
+    return (decide_cancel(task, f"run {run.id} was stopped", PROJECT_STOPPED), back)
+
+
+def decide_stop(
+    project: Project, reason: str, *, force: bool, kills: Iterable[str] = ()
+) -> tuple[e.Event, ...]:
+    """Have the run of a project end; nothing if there is none, or it is told so already.
+
+    `kills` are the tasks of the project that rota runs at this moment, and is not cutting off yet.
+    """
+    run = project.run
+    if run is None:
+        return ()
+    found = sorted(kills) if force else []
+    is_told = run.stop == "force" or (run.stop is not None and not force)
+    if is_told and not found:
+        return ()
+    asked = e.RunStopRequested(run.id, run.project, reason, force or None, found or None)
+    if run.state == IN_PROGRESS:
+        return (asked,)
+    end = (FAILED, FORCE_STOPPED) if force else (COMPLETED, STOPPED)
+    return (asked, _ended(run, *end))

@@ -1,0 +1,109 @@
+"""The facts about projects: what is on a project's list, and how its runs went.
+
+They are named among the others in events.py, which is what everybody imports. An item's facts are
+in the history of the task that it becomes, a run's under the run's own id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class ProjectTaskAdded(NamedTuple):
+    """An item was put on a project's list: a task that is submitted when a run selects it.
+
+    It goes before the item `before`, or to the end. `request` is what was asked for. One that
+    `replaces` a task was put back: a run had selected it and was stopped before it began.
+    """
+
+    agent: str
+    project: str
+    item: str
+    request: dict[str, Any]
+    before: str | None = None
+    replaces: str | None = None
+
+
+class ProjectTaskEdited(NamedTuple):
+    """An item asks for something else from now on."""
+
+    agent: str
+    project: str
+    item: str
+    request: dict[str, Any]
+
+
+class ProjectTaskMoved(NamedTuple):
+    """An item has another place on its list: before the item `before`, or at the end."""
+
+    agent: str
+    project: str
+    item: str
+    before: str | None = None
+
+
+class ProjectTaskRemoved(NamedTuple):
+    """An item was taken off its list, and never became a task."""
+
+    agent: str
+    project: str
+    item: str
+    reason: str = ""
+
+
+class ProjectDeleted(NamedTuple):
+    """A project is no more; what was on its list went with it."""
+
+    project: str
+    reason: str = ""
+
+
+class RunQueued(NamedTuple):
+    """A run of a project was asked for: it is pending. With an `item` it takes that one first."""
+
+    run: str
+    project: str
+    mode: str
+    item: str | None = None
+
+
+class RunStarted(NamedTuple):
+    """The run is in progress: few enough others are."""
+
+    run: str
+    project: str
+
+
+class RunTaskSelected(NamedTuple):
+    """It is this item's turn: it left its list, and its `task_submitted` follows this record."""
+
+    run: str
+    project: str
+    item: str
+
+
+class RunStopRequested(NamedTuple):
+    """The run shall end: with its running task, or by `force` without waiting for that.
+
+    `kills` are the tasks whose attempts are cut off; they keep their slots until those are gone.
+    """
+
+    run: str
+    project: str
+    reason: str = ""
+    force: bool | None = None
+    kills: list[str] | None = None
+
+
+class RunEnded(NamedTuple):
+    """The run is completed or failed, for good; `reason` says why it ended.
+
+    So many of its tasks were `completed`. `error` is that of the task that failed it.
+    """
+
+    run: str
+    project: str
+    state: str
+    reason: str
+    completed: int = 0
+    error: str | None = None

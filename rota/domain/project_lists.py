@@ -1,0 +1,189 @@
+"""What is on a project's list: what may be put there, changed, moved and taken off.
+
+An item is a stored request. Only what no run has selected can be changed. Everything that a
+stranger can make grow here is bounded: projects, items of one and of all, and their bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from rota.domain import events as e
+from rota.domain.project_parts import write_request
+from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rota.domain.intake import Request
+    from rota.domain.project_parts import Item, Project
+
+PROJECTS_MAX = 10_000
+"""How many projects there may be."""
+ITEMS_MAX = 100_000
+"""How many items may be on the lists of all projects."""
+ITEM_BYTES_MAX = 64 << 20
+"""How large the requests of all items may be together."""
+TAKEN_NAMES = frozenset({"run", "stop", "force-stop"})
+"""Names that paths have a meaning for already."""
+
+NOT_IN_A_LIST = {
+    "dependsOn": "the order of the list says what comes after what",
+    "workflowId": "a task belongs to its project's run",
+    "dedup": "each item of a list stands for itself",
+}
+
+
+class Room(NamedTuple):
+    """How much is on the lists of all projects, and how much may be on one."""
+
+    projects: int
+    items: int
+    bytes: int
+    items_max: int
+
+
+def known_item(project: Project | None, request: Request) -> str | None:
+    """Give the item that an idempotency key stands for. Raises Conflict if it is another's."""
+    key = request.plan.idempotency
+    if project is None or key is None:
+        return None
+    held = [project.taken, *project.items] if project.taken is not None else project.items
+    known = [(item.id, item.request.plan) for item in held]
+    found = [(i, plan.digest) for i, plan in known if plan.idempotency == key]
+    found += [(done.task, done.digest) for done in project.done if done.key == key]
+    if not found:
+        return None
+    item_id, digest = found[0]
+    if digest != request.plan.digest:
+        msg = f"idempotency key '{key}' was used for a different request"
+        raise Conflict(msg, code="idempotency_conflict", details={"idempotencyKey": key})
+    return item_id
+
+
+def decide_additions(
+    project: Project | None,
+    project_id: str,
+    requests: Sequence[tuple[str, Request]],
+    before: str | None,
+    room: Room,
+) -> list[e.ProjectTaskAdded]:
+    """Put requests on a list under these ids: all or none. Raises NotFound or QueueFull."""
+    if project is None and room.projects >= PROJECTS_MAX:
+        msg = f"there are {PROJECTS_MAX} projects already; delete some"
+        raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX})
+    if before is not None:
+        pending_item(project, project_id, before)
+    events = [
+        e.ProjectTaskAdded(request.agent, project_id, item, write_request(request), before)
+        for item, request in requests
+    ]
+    have = len(project.items) if project is not None else 0
+    if have + len(events) > room.items_max:
+        msg = f"the list has {have} tasks; it may have {room.items_max}"
+        raise QueueFull(msg, code="project_full", details=about(project_id, max=room.items_max))
+    if room.items + len(events) > ITEMS_MAX:
+        msg = f"the lists of all projects have {ITEMS_MAX} tasks, which is the most"
+        raise QueueFull(msg, code="projects_full", details={"max": ITEMS_MAX})
+    _check_bytes(room.bytes + sum(len(orjson.dumps(event.request)) for event in events))
+    return events
+
+
+def decide_edit(
+    project: Project | None, project_id: str, item_id: str, request: Request, room: Room
+) -> e.ProjectTaskEdited:
+    """Have an item ask for something else. Raises NotFound, Conflict or QueueFull."""
+    item = pending_item(project, project_id, item_id)
+    written = write_request(request)
+    _check_bytes(room.bytes - item.size + len(orjson.dumps(written)))
+    return e.ProjectTaskEdited(request.agent, project_id, item_id, written)
+
+
+def decide_move(
+    project: Project | None, project_id: str, item_id: str, before: str | int | None
+) -> e.ProjectTaskMoved | None:
+    """Give an item another place: before another, at a position, or at the end; None if it is so.
+
+    Raises NotFound or Conflict.
+    """
+    item = pending_item(project, project_id, item_id)
+    assert project is not None
+    others = [each.id for each in project.items if each is not item]
+    if isinstance(before, int):
+        before = others[before] if before < len(others) else None
+    elif before is not None:
+        if before == item_id:
+            return None
+        pending_item(project, project_id, before)
+    at = others.index(before) if before is not None else len(others)
+    if project.items[at : at + 1] == [item]:
+        return None
+    return e.ProjectTaskMoved(item.request.agent, project_id, item_id, before)
+
+
+def decide_removal(
+    project: Project | None, project_id: str, item_id: str, reason: str
+) -> e.ProjectTaskRemoved:
+    """Take an item off its list. Raises NotFound, or Conflict if it has been selected."""
+    item = pending_item(project, project_id, item_id)
+    return e.ProjectTaskRemoved(item.request.agent, project_id, item_id, reason)
+
+
+def decide_deletion(project: Project | None, project_id: str, reason: str) -> e.ProjectDeleted:
+    """Drop a project and its list. Raises NotFound, or Conflict while it runs."""
+    if known(project, project_id).run is not None:
+        raise already_running(project_id)
+    return e.ProjectDeleted(project_id, reason)
+
+
+def known(project: Project | None, project_id: str) -> Project:
+    """Give a project that there is. Raises NotFound."""
+    if project is None:
+        raise NotFound(
+            "project not found", code="project_not_found", details=about(project_id[:200]),
+            hint="add a task to its list first",
+        )  # fmt: skip
+    return project
+
+
+def pending_item(project: Project | None, project_id: str, item_id: str) -> Item:
+    """Give an item that has not been selected. Raises NotFound or Conflict."""
+    project = known(project, project_id)
+    item = project.find(item_id)
+    if item is not None:
+        return item
+    details = about(project_id, taskId=item_id)
+    is_taken = project.taken is not None and project.taken.id == item_id
+    if is_taken or any(done.task == item_id for done in project.done):
+        msg = "the task has started: only what has not can be changed"
+        raise Conflict(msg, code="task_not_pending", details=details)
+    raise NotFound("task not found on this list", code="task_not_found", details=details)
+
+
+def check_fits(request: Request) -> None:
+    """Refuse what makes no sense in a list. Raises InvalidRequest."""
+    for field, is_said in (
+        ("dependsOn", bool(request.depends)),
+        ("workflowId", request.plan.workflow is not None),
+        ("dedup", request.dedup is not None),
+    ):
+        if is_said:
+            msg = f"field '{field}': a list takes no such thing: {NOT_IN_A_LIST[field]}"
+            raise InvalidRequest(msg, details={"field": field})
+
+
+def _check_bytes(size: int) -> None:
+    if size > ITEM_BYTES_MAX:
+        msg = f"the lists of all projects have {ITEM_BYTES_MAX >> 20} MiB, which is the most"
+        raise QueueFull(msg, code="projects_full", details={"maxBytes": ITEM_BYTES_MAX})
+
+
+def about(project_id: str, **more: Any) -> dict[str, Any]:
+    return {"projectId": project_id, **more}
+
+
+def already_running(project_id: str) -> Conflict:
+    msg = "Queue is already processing tasks for this project"
+    return Conflict(msg, code="queue_already_running", details=about(project_id))

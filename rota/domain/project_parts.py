@@ -1,0 +1,246 @@
+"""What projects are made of: items, runs, what was done, and what it all comes to.
+
+What is decided about them is in project_lists.py and project.py; here they only take in what was
+recorded. Each can be written as a row, for a snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from rota.domain.intake import Request
+from rota.domain.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rota.domain import events as e
+
+SINGLE, LOOP = "single", "loop"
+PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed", "failed"
+ENDED = (COMPLETED, FAILED)
+
+SINGLE_DONE, EMPTY, STOPPED = "single_done", "empty", "stopped"
+TASK_FAILED, TASK_CANCELLED, TASK_GONE = "task_failed", "task_cancelled", "task_gone"
+FORCE_STOPPED, PROJECT_STOPPED = "force_stopped", "project_stopped"
+STOP_REASONS = (
+    SINGLE_DONE, EMPTY, STOPPED, TASK_FAILED, TASK_CANCELLED, TASK_GONE, FORCE_STOPPED,
+)  # fmt: skip
+
+RUNS_KEPT = 10
+"""So many runs of a project are in memory, the last ones."""
+DONE_KEPT = 20
+"""So many of the tasks that its runs have ended are shown with a project."""
+
+
+class Item:
+    """What is on a list: a request that becomes a task under the same id."""
+
+    __slots__ = ("added_at", "by", "id", "request_json")
+
+    def __init__(self, item_id: str, request: Mapping[str, Any], by: str, added_at: int) -> None:
+        self.id = item_id
+        self.request_json = orjson.dumps(request)
+        self.by = by
+        self.added_at = added_at
+
+    @property
+    def size(self) -> int:
+        return len(self.request_json)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """Give the request as its record has it."""
+        said: dict[str, Any] = orjson.loads(self.request_json)
+        return said
+
+    @property
+    def request(self) -> Request:
+        return read_request(self.written, self.by)
+
+    def to_row(self) -> list[Any]:
+        return [self.id, self.written, self.by, self.added_at]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Item:
+        return cls(*row)
+
+
+class Run:
+    """One start of a project, until it has ended.
+
+    `item` is the one that it was told to begin with. `task` is the one that it has selected and
+    that has not ended; `fate` and `error` are those of the last that has. `stop` is None, "stop" or
+    "force".
+    """
+
+    __slots__ = (
+        "by",
+        "completed",
+        "ended_at",
+        "error",
+        "fate",
+        "id",
+        "item",
+        "mode",
+        "project",
+        "queued_at",
+        "reason",
+        "seq",
+        "started_at",
+        "state",
+        "stop",
+        "stop_at",
+        "taken",
+        "task",
+    )
+
+    def __init__(self, record: e.Record[e.RunQueued]) -> None:
+        event = record.event
+        self.id, self.project, self.mode, self.item = event
+        self.by, self.seq = record.by, record.seq
+        self.queued_at = record.at
+        self.started_at = self.ended_at = self.stop_at = 0
+        self.state = PENDING
+        self.stop: str | None = None
+        self.task: str | None = None
+        self.taken = self.completed = 0
+        self.fate: str | None = None
+        self.error: str | None = None
+        self.reason: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def duration_us(self) -> int:
+        """Say how long it was in progress, if it has ended."""
+        return max(0, self.ended_at - self.started_at) if self.started_at else 0
+
+    def on_stop_requested(self, record: e.Record[e.RunStopRequested]) -> None:
+        self.stop = "force" if record.event.force else self.stop or "stop"
+        self.stop_at = self.stop_at or record.at
+
+    def on_ended(self, record: e.Record[e.RunEnded]) -> None:
+        """Be what the record says: who rebuilds it from its records has little else."""
+        event = record.event
+        self.state, self.reason, self.ended_at = event.state, event.reason, record.at
+        self.completed, self.error, self.task = event.completed, event.error, None
+
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell its moments by a clock that was set by so much."""
+        for name in ("queued_at", "started_at", "stop_at", "ended_at"):
+            at = getattr(self, name)
+            if at:
+                setattr(self, name, min(at + by_us, now))
+
+    def to_row(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Run:
+        run = cls.__new__(cls)
+        for name, value in zip(cls.__slots__, row, strict=True):
+            setattr(run, name, value)
+        return run
+
+
+class Figures:
+    """What the runs of a project come to."""
+
+    __slots__ = ("completed", "failed", "longest_us", "reasons", "starts", "total_us")
+
+    def __init__(self) -> None:
+        self.starts = self.completed = self.failed = 0
+        self.total_us = self.longest_us = 0
+        self.reasons: dict[str, int] = {}
+
+    def on_ended(self, run: Run) -> None:
+        if run.state == COMPLETED:
+            self.completed += 1
+        else:
+            self.failed += 1
+        self.total_us += run.duration_us
+        self.longest_us = max(self.longest_us, run.duration_us)
+        reason = run.reason or ""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def to_row(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Figures:
+        figures = cls.__new__(cls)
+        for name, value in zip(cls.__slots__, row, strict=True):
+            setattr(figures, name, value)
+        return figures
+
+
+class Done(NamedTuple):
+    """A task of a project that has ended, as the project remembers it."""
+
+    task: str
+    state: str
+    run: str
+    ended_at: int
+    error: str | None = None
+    key: str | None = None
+    digest: str | None = None
+
+
+class Project:
+    """An ordered list, its runs and what they come to.
+
+    `taken` is the item that the run has selected and whose task has not ended.
+    """
+
+    __slots__ = ("created_at", "done", "figures", "id", "items", "runs", "taken")
+
+    def __init__(self, project_id: str, created_at: int) -> None:
+        self.id = project_id
+        self.created_at = created_at
+        self.items: list[Item] = []
+        self.taken: Item | None = None
+        self.runs: list[Run] = []
+        self.done: list[Done] = []
+        self.figures = Figures()
+
+    @property
+    def run(self) -> Run | None:
+        """Give the run that has not ended, if there is one."""
+        return self.runs[-1] if self.runs and not self.runs[-1].is_over else None
+
+    def find(self, item_id: str) -> Item | None:
+        return next((item for item in self.items if item.id == item_id), None)
+
+    def place_of(self, before: str | None) -> int:
+        """Give the place before an item, or the end."""
+        places = (at for at, item in enumerate(self.items) if item.id == before)
+        return next(places, len(self.items)) if before is not None else len(self.items)
+
+
+# -- requests, as records have them
+
+
+def write_request(request: Request) -> dict[str, Any]:
+    """Write what a request says, and nothing that it does not; who asked is in the record."""
+    none = Request(request.agent, request.action)
+    said = {
+        name: value
+        for name, value, usual in zip(request._fields, request, none, strict=True)
+        if value != usual and name not in ("by", "plan", "wanted_id", "depends", "on_missing")
+    }
+    plan = {n: value for n, value in request.plan._asdict().items() if value is not None}
+    more = {"plan": plan} if plan else {}
+    return {"agent": request.agent, "action": request.action, **said, **more}
+
+
+def read_request(written: Mapping[str, Any], by: str) -> Request:
+    """Read what `write_request` wrote."""
+    said = dict(written)
+    plan = said.pop("plan", None)
+    request = Request(**said, by=by)
+    return request._replace(plan=Plan(**plan)) if plan else request

@@ -1,0 +1,154 @@
+"""The shapes of projects that go out, for /openapi.json."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class ProjectTaskAdded(BaseModel):
+    """The task is on the list; several are in `tasks`."""
+
+    projectId: str
+    taskId: str | None = None
+    state: str | None = None
+    idempotent: bool | None = None
+    tasks: list[dict[str, Any]] | None = None
+
+
+class ProjectTaskState(BaseModel):
+    """What became of a task of a list."""
+
+    projectId: str
+    taskId: str
+    state: str
+
+
+class ProjectTaskPage(BaseModel):
+    """What is to come, in order; what runs; and what was done lately."""
+
+    projectId: str
+    tasks: list[dict[str, Any]]
+    count: int
+    remaining: int
+    current: dict[str, Any] | None
+    done: list[dict[str, Any]]
+    nextCursor: str | None = None
+
+
+class QueueStatus(BaseModel):
+    """What a project is doing, or how its last run ended."""
+
+    isRunning: bool
+    mode: Literal["single", "loop"] | None
+    currentRunId: str | None
+    startedAt: str | None
+    shouldStop: bool
+    stoppedAt: str | None
+    lastError: str | None
+    stopReason: str | None
+    currentTaskId: str | None
+    completed: int = Field(description="of the run, or of the last one")
+    remaining: int
+
+
+class ProjectFigures(BaseModel):
+    """What the runs of a project come to."""
+
+    starts: int
+    completed: int
+    failed: int
+    totalMs: int
+    meanMs: int | None
+    longestMs: int
+    stopReasons: dict[str, int]
+
+
+class RunView(BaseModel):
+    """One start of a project."""
+
+    runId: str
+    projectId: str
+    mode: Literal["single", "loop"]
+    state: Literal["pending", "in_progress", "completed", "failed"]
+    taskId: str | None = Field(description="the one that it was told to begin with")
+    currentTaskId: str | None
+    shouldStop: bool
+    createdAt: str
+    startedAt: str | None
+    stoppedAt: str | None
+    durationMs: int | None
+    completed: int
+    stopReason: str | None
+    error: str | None
+
+
+class ProjectRow(BaseModel):
+    """A project in a list."""
+
+    projectId: str
+    createdAt: str
+    status: QueueStatus
+    figures: ProjectFigures
+
+
+class ProjectView(ProjectRow):
+    """A project with its last runs, newest first."""
+
+    runs: list[RunView]
+
+
+class ProjectPage(BaseModel):
+    """Some projects, by name."""
+
+    projects: list[ProjectRow]
+    count: int
+    nextCursor: str | None = None
+
+
+class ProjectGone(BaseModel):
+    """The project is no more."""
+
+    projectId: str
+    state: str
+    removed: int = Field(description="how many tasks were on its list")
+
+
+class RunPage(BaseModel):
+    """The last runs of a project, newest first."""
+
+    projectId: str
+    runs: list[RunView]
+    count: int
+
+
+class RunStarted(BaseModel):
+    """The run was started; it is pending while too many others are in progress."""
+
+    success: bool
+    runId: str
+    projectId: str
+    mode: str
+    state: str
+
+
+class QueueStopped(BaseModel):
+    """No other task will begin."""
+
+    success: bool
+
+
+class QueueKilled(BaseModel):
+    """What was cut off, and what is not gone yet."""
+
+    success: bool
+    killedRuns: list[str]
+    stillRunning: list[dict[str, Any]]
+
+
+class EachProject(BaseModel):
+    """What became of each project that was named, in their order."""
+
+    projects: list[dict[str, Any]]
+    success: bool = Field(description="whether it was so for all")

@@ -1,0 +1,116 @@
+"""Projects as both of their dialects show them: absent values are null, as in the plan's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.clock import rfc3339
+from rota.http.project_models import PLAN_FIELDS, REQUEST_FIELDS
+
+if TYPE_CHECKING:
+    from rota.domain.project_parts import Done, Item, Project, Run
+
+STATES = {"succeeded": "completed"}
+"""What a list calls the states of tasks, where that is another word."""
+
+
+def _moment(at: int) -> str | None:
+    return rfc3339(at) if at else None
+
+
+def status_view(project: Project) -> dict[str, Any]:
+    """Show what a project is doing, or how its last run ended."""
+    run = project.run
+    last = project.runs[-1] if project.runs else None
+    ended = last if run is None else None
+    return {
+        "isRunning": run is not None,
+        "mode": run.mode if run is not None else None,
+        "currentRunId": run.id if run is not None else None,
+        "startedAt": _moment(run.started_at) if run is not None else None,
+        "shouldStop": run is not None and run.stop is not None,
+        "stoppedAt": _moment(ended.ended_at) if ended is not None else None,
+        "lastError": ended.error if ended is not None else None,
+        "stopReason": ended.reason if ended is not None else None,
+        "currentTaskId": run.task if run is not None else None,
+        "completed": last.completed if last is not None else 0,
+        "remaining": len(project.items),
+    }
+
+
+def project_view(project: Project) -> dict[str, Any]:
+    """Show a project with its status, its last runs and what they come to."""
+    return {**project_row(project), "runs": runs_view(project)}
+
+
+def project_row(project: Project) -> dict[str, Any]:
+    figures = project.figures
+    ended = figures.completed + figures.failed
+    return {
+        "projectId": project.id,
+        "createdAt": rfc3339(project.created_at),
+        "status": status_view(project),
+        "figures": {
+            "starts": figures.starts,
+            "completed": figures.completed,
+            "failed": figures.failed,
+            "totalMs": figures.total_us // 1000,
+            "meanMs": figures.total_us // 1000 // ended if ended else None,
+            "longestMs": figures.longest_us // 1000,
+            "stopReasons": dict(sorted(figures.reasons.items())),
+        },
+    }
+
+
+def runs_view(project: Project) -> list[dict[str, Any]]:
+    """Show the runs in memory, newest first."""
+    return [run_view(run) for run in reversed(project.runs)]
+
+
+def run_view(run: Run) -> dict[str, Any]:
+    return {
+        "runId": run.id,
+        "projectId": run.project,
+        "mode": run.mode,
+        "state": run.state,
+        "taskId": run.item,
+        "currentTaskId": run.task,
+        "shouldStop": run.stop is not None and not run.is_over,
+        "createdAt": rfc3339(run.queued_at),
+        "startedAt": _moment(run.started_at),
+        "stoppedAt": _moment(run.ended_at),
+        "durationMs": run.duration_us // 1000 if run.is_over else None,
+        "completed": run.completed,
+        "stopReason": run.reason,
+        "error": run.error if run.is_over else None,
+    }
+
+
+def item_view(item: Item, position: int | None, state: str = "pending") -> dict[str, Any]:
+    """Show an item in the words of the body that it came with; what was not said is left out."""
+    request = item.request
+    said: dict[str, Any] = {
+        name: value
+        for name, field in REQUEST_FIELDS.items()
+        if (value := getattr(request, field)) is not None
+    }
+    plan = request.plan
+    said |= {n: v for field, n in PLAN_FIELDS.items() if (v := getattr(plan, field)) is not None}
+    for name in ("deadline", "notBefore"):
+        if name in said:
+            said[name] = rfc3339(said[name])
+    if plan.idempotency is not None:
+        said["idempotencyKey"] = plan.idempotency
+    head = {"taskId": item.id, "state": state, "position": position, "agentId": request.agent}
+    return {**head, **said, "addedAt": rfc3339(item.added_at)}
+
+
+def done_view(done: Done) -> dict[str, Any]:
+    return {
+        "taskId": done.task,
+        "state": STATES.get(done.state, done.state),
+        "position": None,
+        "runId": done.run or None,
+        "stoppedAt": rfc3339(done.ended_at),
+        "error": done.error,
+    }

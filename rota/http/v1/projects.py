@@ -1,0 +1,298 @@
+"""/v1/projects and /projects: lists of tasks, and the runs that work through them.
+
+Both paths lead here; they differ in how an error is told (dialects/projects.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
+from rota.errors import InvalidRequest, RequestError
+from rota.http.dialects import projects as dialect
+from rota.http.models import ReasonBody
+from rota.http.problems import native_body
+from rota.http.project_models import (
+    ItemBody,
+    ItemPatch,
+    ItemsBody,
+    ProjectName,
+    RunBody,
+    RunManyBody,
+    StopManyBody,
+)
+from rota.http.project_views import (
+    done_view,
+    item_view,
+    project_row,
+    project_view,
+    run_view,
+    runs_view,
+    status_view,
+)
+from rota.http.submissions import dedup_of, keyed, native_request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from rota.domain.intake import Request
+    from rota.domain.project_parts import Project, Run
+    from rota.http.call import Call
+
+PLACES_MAX = 1 << 31
+
+
+# -- lists
+
+
+async def add(call: Call) -> Any:
+    """POST /projects/{id}/tasks: one task, or several."""
+    project = call.params["id"]
+    call.validate(ProjectName, {"projectId": project})
+    raw = await call.parsed()
+    if isinstance(raw, list):
+        raw = {"tasks": raw}
+    is_many = isinstance(raw, dict) and "tasks" in raw
+    if is_many:
+        body = call.validate(ItemsBody, raw)
+        items, before = body.tasks, body.before
+        for at, item in enumerate(items):
+            if item.before is not None:
+                raise _bad(f"tasks.{at}.before", "say it once, for all of them")
+        pairs = list(zip(items, raw["tasks"], strict=True))
+        default = body.agentId or project
+    else:
+        one = call.validate(ItemBody, raw)
+        pairs, before, default = [(one, raw)], one.before, project
+    requests = [await _request(call, item, said, default) for item, said in pairs]
+    call.caller.check_agents([project, *(request.agent for request in requests)])
+    added = await call.bridge.projects.add(project, tuple(requests), before, call.by)
+    rows: list[dict[str, Any]] = [
+        {"taskId": each.item, "state": "pending", **({"idempotent": True} if each.known else {})}
+        for each in added
+    ]
+    is_new = not all(each.known for each in added)
+    answer = {"projectId": project, "tasks": rows} if is_many else {"projectId": project, **rows[0]}
+    return call.json(answer, status=201 if is_new else 200)
+
+
+async def _request(call: Call, item: ItemBody, raw: Any, agent: str) -> Request:
+    await call.check_callback(item.callbackUrl)
+    request = native_request(item, item.agentId or agent, call.by)
+    request = request._replace(dedup=dedup_of(item.dedup))
+    said = {name: value for name, value in raw.items() if name != "before"}
+    return keyed(call, request, item.idempotencyKey, said)
+
+
+async def list_tasks(call: Call) -> Any:
+    """GET /projects/{id}/tasks: what was done lately, what runs, and what is to come in order."""
+    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
+    at = call.query_int("cursor", default=0, low=0, high=PLACES_MAX)
+
+    def show(project: Project) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        size, place = 0, at
+        for item in project.items[at : at + limit]:
+            size += item.size
+            if rows and size > PAGE_BYTES_MAX:
+                break
+            rows.append(item_view(item, place))
+            place += 1
+        current = project.taken
+        page: dict[str, Any] = {
+            "projectId": project.id,
+            "tasks": rows,
+            "count": len(rows),
+            "remaining": len(project.items),
+            "current": item_view(current, None, "in_progress") if current is not None else None,
+            "done": [done_view(each) for each in project.done],
+        }
+        return page | ({"nextCursor": str(place)} if place < len(project.items) else {})
+
+    return call.json(await call.sight.projects.show(call.params["id"], show))
+
+
+async def edit(call: Call) -> Any:
+    """PATCH /projects/{id}/tasks/{task}: other values, or another place."""
+    body = await call.body(ItemPatch)
+    await call.check_callback(body.callbackUrl)
+    project, item = call.params["id"], call.params["task"]
+    await call.bridge.projects.edit(
+        project, item, body.change(), moves=body.moves, place=body.place, by=call.by
+    )
+    return call.json({"projectId": project, "taskId": item, "state": "pending"})
+
+
+async def remove(call: Call) -> Any:
+    """DELETE /projects/{id}/tasks/{task}."""
+    body = await call.body(ReasonBody, optional=True)
+    project, item = call.params["id"], call.params["task"]
+    await call.bridge.projects.remove(project, item, body.reason, call.by)
+    return call.json({"projectId": project, "taskId": item, "state": "removed"})
+
+
+# -- projects
+
+
+async def list_all(call: Call) -> Any:
+    """GET /projects."""
+    limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
+    at = call.query_int("cursor", default=0, low=0, high=PLACES_MAX)
+    rows, is_more = await call.sight.projects.page(at, limit, project_row)
+    page: dict[str, Any] = {"projects": rows, "count": len(rows)}
+    return call.json(page | ({"nextCursor": str(at + limit)} if is_more else {}))
+
+
+async def get_one(call: Call) -> Any:
+    """GET /projects/{id}."""
+    return call.json(await call.sight.projects.show(call.params["id"], project_view))
+
+
+async def delete(call: Call) -> Any:
+    """DELETE /projects/{id}."""
+    body = await call.body(ReasonBody, optional=True)
+    project = call.params["id"]
+    count = await call.bridge.projects.delete(project, body.reason, call.by)
+    return call.json({"projectId": project, "state": "deleted", "removed": count})
+
+
+async def status(call: Call) -> Any:
+    """GET /projects/{id}/queue/status."""
+    return call.json(await call.sight.projects.show(call.params["id"], status_view))
+
+
+# -- runs
+
+
+async def list_runs(call: Call) -> Any:
+    """GET /projects/{id}/runs: the last ones, newest first."""
+    rows = await call.sight.projects.show(call.params["id"], runs_view)
+    return call.json({"projectId": call.params["id"], "runs": rows, "count": len(rows)})
+
+
+async def get_run(call: Call) -> Any:
+    """GET /projects/{id}/runs/{run}."""
+    return call.json(
+        await call.sight.projects.show_run(call.params["id"], call.params["run"], run_view)
+    )
+
+
+async def run_events(call: Call) -> Any:
+    """GET /projects/{id}/runs/{run}/events."""
+    after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
+    limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
+    page = await call.sight.projects.run_records(
+        call.params["id"], call.params["run"], after, limit
+    )
+    body = b'{"events":[%b]' % b",".join(each.body for each in page.found)
+    if page.is_cut:
+        body += b',"next":%d' % page.next
+    return call.raw(body + b"}")
+
+
+async def run(call: Call) -> Any:
+    """POST /projects/{id}/run."""
+    body = await call.body(RunBody, optional=True)
+    answer = await _run(call, call.params["id"], body.mode, body.taskId)
+    return call.json(answer, status=202)
+
+
+async def stop(call: Call) -> Any:
+    """POST /projects/{id}/queue/stop: the running task may end, and no other begins."""
+    body = await call.body(ReasonBody, optional=True)
+    return call.json(await _stop(call, call.params["id"], body.reason))
+
+
+async def force_stop(call: Call) -> Any:
+    """POST /projects/{id}/queue/force-stop: whatever runs is cut off."""
+    body = await call.body(ReasonBody, optional=True)
+    return call.json(await _force_stop(call, call.params["id"], body.reason))
+
+
+async def _run(call: Call, project: str, mode: str, item: str | None = None) -> dict[str, Any]:
+    run_id = await call.bridge.projects.run(project, mode, item, call.by)
+    state = await call.sight.projects.show_run(project, run_id, lambda run: run.state)
+    return {"success": True, "runId": run_id, "projectId": project, "mode": mode, "state": state}
+
+
+async def _stop(call: Call, project: str, reason: str) -> dict[str, Any]:
+    await call.bridge.projects.stop(project, reason, force=False, by=call.by)
+    return {"success": True}
+
+
+async def _force_stop(call: Call, project: str, reason: str) -> dict[str, Any]:
+    """Cut off what runs, wait for it to be gone, and name what is not."""
+    run_id = await call.bridge.projects.stop(project, reason, force=True, by=call.by)
+    if run_id is None:
+        return {"success": True, "killedRuns": [], "stillRunning": []}
+    found = await _until_over(call, project, run_id)
+    if found["stoppedAt"] is not None:
+        return {"success": True, "killedRuns": [run_id], "stillRunning": []}
+    still = {"runId": run_id, "taskId": found["currentTaskId"]}
+    return {"success": False, "killedRuns": [], "stillRunning": [still]}
+
+
+async def _until_over(call: Call, project: str, run_id: str) -> dict[str, Any]:
+    """Wait until a run has ended, but not for ever; give it as it is then."""
+    wait_s = call.bridge.settings.projects.kill_wait_ms / 1000
+
+    def over(run: Run) -> tuple[bool, dict[str, Any]]:
+        return run.is_over, run_view(run)
+
+    with call.namespace.watches.on(run_id) as changed, call.staying(changed.set):
+        try:
+            async with asyncio.timeout(wait_s):
+                while not call.app.closing:
+                    changed.clear()
+                    call.check_welcome()
+                    is_over, shown = await call.sight.projects.show_run(project, run_id, over)
+                    if is_over:
+                        return shown
+                    await changed.wait()
+        except TimeoutError:
+            pass
+    return await call.sight.projects.show_run(project, run_id, run_view)
+
+
+# -- several at once
+
+
+async def run_many(call: Call) -> Any:
+    """POST /projects/run."""
+    body = await call.body(RunManyBody)
+    return await _each(call, body.projects, lambda project: _run(call, project, body.mode))
+
+
+async def stop_many(call: Call) -> Any:
+    """POST /projects/stop."""
+    body = await call.body(StopManyBody)
+    return await _each(call, body.projects, lambda project: _stop(call, project, body.reason))
+
+
+async def force_stop_many(call: Call) -> Any:
+    """POST /projects/force-stop."""
+    body = await call.body(StopManyBody)
+    return await _each(call, body.projects, lambda project: _force_stop(call, project, body.reason))
+
+
+async def _each(
+    call: Call, projects: list[str], do: Callable[[str], Awaitable[dict[str, Any]]]
+) -> Any:
+    """Answer for each project on its own, in their order."""
+
+    async def one(project: str) -> dict[str, Any]:
+        try:
+            return {"projectId": project, **await do(project)}
+        except RequestError as error:
+            problem = dialect.problem if call.dialect else native_body
+            told = problem(error, call.request_id)
+            return {"projectId": project, "success": False, **told}
+
+    named = list(dict.fromkeys(projects))
+    rows = await asyncio.gather(*map(one, named))
+    return call.json({"projects": list(rows), "success": all(row["success"] for row in rows)})
+
+
+def _bad(field: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"field '{field}': {problem}", details={"field": field})

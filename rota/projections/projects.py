@@ -1,0 +1,254 @@
+"""The projects: what is on their lists, their runs, and what those come to.
+
+`waiting` are the runs that are pending, first come first served; `killing` are the tasks whose
+attempts are being cut off by a force-stop, which keep their slots until those are gone. A project
+stays until somebody deletes it, its last runs and the last of what they did with it; older runs are
+in the log, under their ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.project_lists import Room
+from rota.domain.project_parts import (
+    DONE_KEPT,
+    IN_PROGRESS,
+    RUNS_KEPT,
+    Done,
+    Figures,
+    Item,
+    Project,
+    Run,
+)
+
+if TYPE_CHECKING:
+    from rota.domain import events as e
+    from rota.domain.events import Record
+    from rota.domain.task import Task
+
+
+class Projects:
+    """The projects of a shard; `names` leads from items and runs in memory to their projects."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Project] = {}
+        self.names: dict[str, str] = {}
+        self.waiting: dict[str, str] = {}
+        self.running: dict[str, str] = {}
+        self.killing: dict[str, str] = {}
+        self.items = 0
+        self.bytes = 0
+        self.reasons: dict[str, int] = {}
+        """How many runs of all projects, deleted ones too, ended for which reason."""
+
+    def get(self, project_id: str) -> Project | None:
+        return self.by_id.get(project_id)
+
+    def room(self, items_max: int) -> Room:
+        return Room(len(self.by_id), self.items, self.bytes, items_max)
+
+    def live(self) -> list[str]:
+        """Name the projects with a run that has not ended."""
+        return [*self.running.values(), *self.waiting.values()]
+
+    def find_run(self, run_id: str) -> Run | None:
+        project = self.by_id.get(self.names.get(run_id, ""))
+        runs = project.runs if project is not None else ()
+        return next((run for run in runs if run.id == run_id), None)
+
+    # -- lists
+
+    def on_added(self, record: Record[e.ProjectTaskAdded]) -> None:
+        event = record.event
+        project = self.by_id.get(event.project)
+        if project is None:
+            project = self.by_id[event.project] = Project(event.project, record.at)
+        item = Item(event.item, event.request, record.by, record.at)
+        project.items.insert(project.place_of(event.before), item)
+        self._count(item, 1)
+        self.names[item.id] = project.id
+        if event.replaces is not None:
+            project.done = [each for each in project.done if each.task != event.replaces]
+
+    def on_edited(self, record: Record[e.ProjectTaskEdited]) -> None:
+        event = record.event
+        project, at = self._place(event.project, event.item)
+        old = project.items[at]
+        item = project.items[at] = Item(old.id, event.request, record.by, old.added_at)
+        self._count(old, -1)
+        self._count(item, 1)
+
+    def on_moved(self, record: Record[e.ProjectTaskMoved]) -> None:
+        event = record.event
+        project, at = self._place(event.project, event.item)
+        item = project.items.pop(at)
+        project.items.insert(project.place_of(event.before), item)
+
+    def on_removed(self, record: Record[e.ProjectTaskRemoved]) -> None:
+        event = record.event
+        project, at = self._place(event.project, event.item)
+        self._drop(project.items.pop(at))
+
+    def on_deleted(self, record: Record[e.ProjectDeleted]) -> None:
+        project = self.by_id.pop(record.event.project)
+        for item in project.items:
+            self._drop(item)
+        for run in project.runs:
+            del self.names[run.id]
+
+    def _place(self, project_id: str, item_id: str) -> tuple[Project, int]:
+        project = self.by_id[project_id]
+        return project, [item.id for item in project.items].index(item_id)
+
+    def _drop(self, item: Item) -> None:
+        self._count(item, -1)
+        del self.names[item.id]
+
+    def _count(self, item: Item, by: int) -> None:
+        self.items += by
+        self.bytes += by * item.size
+
+    # -- runs
+
+    def on_queued(self, record: Record[e.RunQueued]) -> None:
+        run = Run(record)
+        project = self.by_id[run.project]
+        project.runs.append(run)
+        project.figures.starts += 1
+        self.names[run.id] = project.id
+        self.waiting[run.id] = project.id
+        while len(project.runs) > RUNS_KEPT:
+            del self.names[project.runs.pop(0).id]
+
+    def on_started(self, record: Record[e.RunStarted]) -> None:
+        run = self._run(record.event.run)
+        run.state, run.started_at = IN_PROGRESS, record.at
+        self.running[run.id] = self.waiting.pop(run.id)
+
+    def on_selected(self, record: Record[e.RunTaskSelected]) -> None:
+        event = record.event
+        project, at = self._place(event.project, event.item)
+        run = self._run(event.run)
+        project.taken = project.items.pop(at)
+        run.task, run.fate = event.item, None
+        run.taken += 1
+
+    def on_stop_requested(self, record: Record[e.RunStopRequested]) -> None:
+        event = record.event
+        self._run(event.run).on_stop_requested(record)
+        self.killing |= dict.fromkeys(event.kills or (), event.run)
+
+    def on_ended(self, record: Record[e.RunEnded]) -> None:
+        run = self._run(record.event.run)
+        run.on_ended(record)
+        self.waiting.pop(run.id, None)
+        self.running.pop(run.id, None)
+        self.by_id[run.project].figures.on_ended(run)
+        reason = record.event.reason
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def _run(self, run_id: str) -> Run:
+        run = self.by_id[self.names[run_id]].run
+        assert run is not None, run_id
+        assert run.id == run_id, run_id
+        return run
+
+    # -- their tasks
+
+    def on_freed(self, record: Record[Any], task: Task) -> None:
+        """Take note that nothing of a task is running any more."""
+        del record
+        if self.killing:
+            self.killing.pop(task.id, None)
+
+    def on_task_ended(self, record: Record[Any], task: Task) -> None:
+        """Remember how a task of a project ended; its run goes on from there."""
+        plan = task.plan
+        if plan is None or plan.project is None:
+            return
+        self.killing.pop(task.id, None)
+        project = self.by_id.get(plan.project)
+        if project is None:
+            return
+        done = Done(task.id, task.state.value, plan.run or "", record.at, _error_of(record, task))
+        run, item = project.run, project.taken
+        if run is not None and item is not None and run.task == task.id:
+            run.task, run.fate, run.error = None, done.state, done.error
+            run.completed += done.state == "succeeded"
+            project.taken = None
+            said = item.request.plan
+            done = done._replace(key=said.idempotency, digest=said.digest)
+            self._drop(item)
+            project.done.append(done)
+            del project.done[:-DONE_KEPT]
+            return
+        for at, each in enumerate(project.done):  # it lived again
+            if each.task == task.id:
+                project.done[at] = done._replace(key=each.key, digest=each.digest)
+
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell all moments by a clock that was set by so much; nothing has been later than now."""
+        for project in self.by_id.values():
+            project.created_at = min(project.created_at + by_us, now)
+            for item in project.items:
+                item.added_at = min(item.added_at + by_us, now)
+            for run in project.runs:
+                run.carry_over(by_us, now)
+            project.done = [
+                each._replace(ended_at=min(each.ended_at + by_us, now)) for each in project.done
+            ]
+
+    # -- snapshots
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "projects": [_row(project) for project in self.by_id.values()],
+            "waiting": list(self.waiting),
+            "running": list(self.running),
+            "killing": self.killing,
+            "reasons": self.reasons,
+        }
+
+    def load(self, data: dict[str, Any]) -> None:
+        for row in data["projects"]:
+            project = _from_row(row)
+            self.by_id[project.id] = project
+            held = [*project.items, *([project.taken] if project.taken is not None else [])]
+            for item in held:
+                self._count(item, 1)
+            self.names |= dict.fromkeys((item.id for item in held), project.id)
+            self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
+        self.waiting = {run: self.names[run] for run in data["waiting"]}
+        self.running = {run: self.names[run] for run in data["running"]}
+        self.killing = dict(data["killing"])
+        self.reasons = dict(data["reasons"])
+
+
+def _error_of(record: Record[Any], task: Task) -> str | None:
+    """Say why a task did not succeed; one that was cancelled has its reason in the record alone."""
+    if task.state.value == "succeeded":
+        return None
+    return task.error or getattr(record.event, "reason", "") or f"the task was {task.state.value}"
+
+
+def _row(project: Project) -> list[Any]:
+    return [
+        project.id,
+        project.created_at,
+        [item.to_row() for item in project.items],
+        project.taken.to_row() if project.taken is not None else None,
+        [run.to_row() for run in project.runs],
+        [list(each) for each in project.done],
+        project.figures.to_row(),
+    ]
+
+
+def _from_row(row: list[Any]) -> Project:
+    project = Project(row[0], row[1])
+    project.items = [Item.from_row(each) for each in row[2]]
+    project.taken = Item.from_row(row[3]) if row[3] is not None else None
+    project.runs = [Run.from_row(each) for each in row[4]]
+    project.done = [Done(*each) for each in row[5]]
+    project.figures = Figures.from_row(row[6])
+    return project

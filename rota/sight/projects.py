@@ -1,0 +1,117 @@
+"""What a caller may see of projects: their lists, their runs, and what was recorded of those.
+
+A limited sight sees the projects that are called like an agent that it may see. A run that has left
+memory is rebuilt from its records.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.domain import events as e
+from rota.domain.project_lists import known
+from rota.domain.project_parts import IN_PROGRESS, Run
+from rota.errors import NotFound
+from rota.eventlog.replay import replay_task
+from rota.sight import history
+from rota.sight.feed import read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.actors.system import Shard
+    from rota.domain.project_parts import Project
+    from rota.eventlog.port import LogReader
+    from rota.projections.steps import Steps
+    from rota.sight.history import MaySee, Page
+    from rota.sight.showing import Showing
+
+T = TypeVar("T")
+
+
+class ProjectSight:
+    """The projects' part of a sight."""
+
+    def __init__(self, shard: Shard, showing: Showing, may_see: MaySee | None) -> None:
+        self._shard = shard
+        self._showing = showing
+        self._may_see = may_see
+
+    def _find(self, project_id: str) -> Project:
+        """Give a project. Raises NotFound."""
+        is_seen = self._may_see is None or self._may_see(project_id)
+        project = self._shard.state.projects.get(project_id) if is_seen else None
+        return known(project, project_id)
+
+    async def show(self, project_id: str, view: Callable[[Project], T]) -> T:
+        """Show a project. Raises NotFound."""
+
+        async def here() -> Project:
+            return self._find(project_id)
+
+        return await self._showing.shown(here, view)
+
+    async def page(self, at: int, limit: int, view: Callable[[Project], T]) -> tuple[list[T], bool]:
+        """Show some projects by name, from the `at`-th on, and say whether there are more."""
+
+        async def here() -> list[Project]:
+            by_id, may_see = self._shard.state.projects.by_id, self._may_see
+            names = sorted(name for name in by_id if may_see is None or may_see(name))
+            return [by_id[name] for name in names[at : at + limit + 1]]
+
+        def show(found: list[Project]) -> tuple[list[T], bool]:
+            return [view(each) for each in found[:limit]], len(found) > limit
+
+        return await self._showing.shown(here, show)
+
+    async def show_run(self, project_id: str, run_id: str, view: Callable[[Run], T]) -> T:
+        """Show a run, from memory or from the log. Raises NotFound."""
+
+        async def found() -> Run:
+            self._find(project_id)
+            run = self._shard.state.projects.find_run(run_id)
+            if run is None:
+                steps = self._shard.state.steps.copied()
+                run = await read_log(self._shard, lambda log: run_from_log(log, run_id, steps))
+            return _of_project(run, project_id, run_id)
+
+        return await self._showing.shown(found, view)
+
+    async def run_records(self, project_id: str, run_id: str, after: int, limit: int) -> Page:
+        """Give the next records of a run. Raises NotFound."""
+        await self.show_run(project_id, run_id, lambda run: run.id)
+        return await read_log(
+            self._shard, partial(history.records_of, task_id=run_id, after=after, limit=limit)
+        )
+
+
+def _of_project(run: Run | None, project_id: str, run_id: str) -> Run:
+    if run is None or run.project != project_id:
+        details = {"projectId": project_id[:200], "runId": run_id[:200]}
+        raise NotFound("run not found", code="run_not_found", details=details)
+    return run
+
+
+def run_from_log(log: LogReader, run_id: str, steps: Steps) -> Run | None:
+    """Rebuild a run that has left memory from its own records; in any thread."""
+    run: Run | None = None
+    before = 0
+    for record in replay_task(log, run_id):
+        event: Any = record.event
+        if run is None:
+            if not isinstance(event, e.RunQueued):
+                return None  # a task's id
+            run = Run(record)
+        else:
+            run.carry_over(steps.since(before, record.seq), record.at)
+        before = record.seq
+        if isinstance(event, e.RunStarted):
+            run.state, run.started_at = IN_PROGRESS, record.at
+        elif isinstance(event, e.RunTaskSelected):
+            run.task, run.taken = event.item, run.taken + 1
+        elif isinstance(event, e.RunStopRequested):
+            run.on_stop_requested(record)
+        elif isinstance(event, e.RunEnded):
+            run.on_ended(record)
+    return run

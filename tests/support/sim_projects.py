@@ -1,0 +1,391 @@
+"""Projects in the simulation: lists, runs, stops and kills.
+
+`Projects` is the rule, worked out from the records alone: one run of a project at a time, first come
+first served; a task is selected when its turn comes, from the head of its list, once in a run; a
+stop takes no other and always ends; a run that has ended stays so, and ends for the reason that its
+tasks give; the figures are those of the history. `Lists` are the clients that fill lists, change
+them, start runs and stop them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from support.sim_outside import SimReply
+from support.sim_rules import FINAL, FLYING, Rule
+from support.sim_work import AGENTS
+
+from rota.actors import project_messages as pm
+from rota.domain.intake import Request
+from rota.domain.plan import Plan
+
+if TYPE_CHECKING:
+    from support.sim_model import Model, ModelTask
+    from support.simulation import World
+
+    from rota.domain.events import Record
+    from rota.errors import RotaError
+
+NAMES = ("north", "south", "west")
+RETRY = {"kind": "fixed", "base_ms": 500, "max_attempts": 3}
+
+
+class ModelRun:
+    """One run, as the model sees it."""
+
+    def __init__(self, event: Any) -> None:
+        """Be pending."""
+        self.event = event
+        self.state = "pending"
+        self.stop = ""
+        self.task: str | None = None
+        self.fate = ""
+        self.taken: list[str] = []
+        self.completed = 0
+
+
+class ModelProject:
+    """One project: its list, its last run, and how often what was."""
+
+    def __init__(self) -> None:
+        """Be empty."""
+        self.items: list[str] = []
+        self.run: ModelRun | None = None
+        self.starts = 0
+        self.reasons: Counter[str] = Counter()
+
+
+class Projects(Rule):
+    """Lists and runs."""
+
+    def __init__(self, model: Model) -> None:
+        """Start with none."""
+        super().__init__(model)
+        self.known: dict[str, ModelProject] = {}
+        self.pending: list[str] = []
+        self.running: list[str] = []
+        self.killing: dict[str, str] = {}
+        self._begun: set[str] = set()
+        self._back: str | None = None  # what was taken back, and must be on its list again
+
+    def _live(self, record: Record) -> tuple[ModelProject, ModelRun] | None:
+        """Give the run that a record is about, which must not have ended."""
+        event: Any = record.event
+        project = self.known.get(event.project)
+        run = project.run if project is not None else None
+        if project is None or run is None or run.event.run != event.run or run.state in FINAL:
+            self.violated(f"{event} tells of a run that does not go on")
+            return None
+        return project, run
+
+    # -- lists
+
+    def on_project_task_added(self, record: Record) -> None:
+        event: Any = record.event
+        project = self.known.setdefault(event.project, ModelProject())
+        if event.item in self.model.tasks or any(
+            event.item in p.items for p in self.known.values()
+        ):
+            self.violated(f"{event.item} is on a list, and is something else, too")
+        at = project.items.index(event.before) if event.before is not None else len(project.items)
+        project.items.insert(at, event.item)
+        if event.replaces != self._back or (self._back is not None and at):
+            self.violated(f"{event} does not put back what was taken back: {self._back}")
+        self._back = None
+
+    def on_project_task_edited(self, record: Record) -> None:
+        event: Any = record.event
+        if event.item not in self.known[event.project].items:
+            self.violated(f"{event} changes what has started")
+
+    def on_project_task_moved(self, record: Record) -> None:
+        self.on_project_task_edited(record)
+        event: Any = record.event
+        items = self.known[event.project].items
+        items.remove(event.item)
+        items.insert(
+            items.index(event.before) if event.before is not None else len(items), event.item
+        )
+
+    def on_project_task_removed(self, record: Record) -> None:
+        self.on_project_task_edited(record)
+        event: Any = record.event
+        self.known[event.project].items.remove(event.item)
+
+    def on_project_deleted(self, record: Record) -> None:
+        project = self.known.pop(record.event.project)  # type: ignore[union-attr]
+        if project.run is not None and project.run.state not in ("completed", "failed"):
+            self.violated(f"{record.event} drops a project that runs")
+
+    # -- runs
+
+    def on_run_queued(self, record: Record) -> None:
+        event: Any = record.event
+        project = self.known[event.project]
+        if project.run is not None and project.run.state not in ("completed", "failed"):
+            self.violated(f"{event} is a second run of {event.project}")
+        project.run = ModelRun(event)
+        project.starts += 1
+        self.pending.append(event.run)
+
+    def on_run_started(self, record: Record) -> None:
+        found = self._live(record)
+        if found is None:
+            return
+        event: Any = record.event
+        if self.pending[:1] != [event.run]:
+            self.violated(f"{event.run} was started before its turn")
+        if len(self.running) >= (self.model.limits.projects or inf):
+            self.violated(f"{event.run} was started, and too many run")
+        self.pending.remove(event.run)
+        self.running.append(event.run)
+        found[1].state = "in_progress"
+
+    def on_run_task_selected(self, record: Record) -> None:
+        event: Any = record.event
+        found = self._live(record)
+        if found is None:
+            return
+        project, run = found
+        if run.state != "in_progress" or run.task is not None:
+            self.violated(f"{event} selects a task where none is to be")
+        if run.stop or run.fate not in ("", "succeeded"):
+            self.violated(f"{event} goes on where the run has to end")
+        if run.event.mode == "single" and run.taken:
+            self.violated(f"{event} is a second task of a single run")
+        first = run.event.item if run.event.item and not run.taken else None
+        if (first or (project.items or [None])[0]) != event.item:
+            self.violated(f"{event} was not the next one: {first} of {project.items}")
+        if event.item in run.taken or event.item not in project.items:
+            self.violated(f"{event.item} was selected twice")
+            return
+        project.items.remove(event.item)
+        run.task, run.fate = event.item, ""
+        run.taken.append(event.item)
+        self.model.seen["selected"] += 1
+        self.model.then.append(("task_submitted", event.item))
+
+    def on_task_submitted(self, task: ModelTask, record: Record) -> None:
+        if task.event.project is not None:
+            run = self._run_of(task)
+            if run is None or run.task != task.id or run.event.run != task.event.run:
+                self.violated(f"{task.id} is of a project's run that has not selected it")
+
+    def _run_of(self, task: ModelTask) -> ModelRun | None:
+        project = self.known.get(getattr(task.event, "project", None) or "")
+        return project.run if project is not None else None
+
+    def is_selected(self, event: Any) -> bool:
+        """Whether a task was promised by a list: it is taken whatever waits."""
+        return getattr(event, "project", None) is not None
+
+    def on_run_stop_requested(self, record: Record) -> None:
+        event: Any = record.event
+        found = self._live(record)
+        if found is None:
+            return
+        run = found[1]
+        if run.stop == "force" and not event.force:
+            self.violated(f"{event} asks for less than what was asked for")
+        run.stop = "force" if event.force else "stop"
+        for task in event.kills or ():
+            if self.model.state_of(task) != "running":
+                self.violated(f"{event} cuts off {task}, which does not run")
+            self.killing[task] = event.run
+        self.model.seen["forced" if event.force else "stopped"] += 1
+
+    def on_task_cancelled(self, task: ModelTask, record: Record) -> None:
+        code = record.event.code  # type: ignore[union-attr]
+        run = self._run_of(task)
+        if code == "project_stopped":
+            if run is None or run.stop != "stop" or run.task != task.id:
+                self.violated(f"{task.id} was taken back, and its run was not stopped")
+            if task.state in FLYING or task.id in self._begun:
+                self.violated(f"{task.id} was taken back although it had begun")
+            self._back = task.id
+            self.model.then.append(("project_task_added", None))
+        if task.id in self.killing:
+            self.model.seen["killed"] += 1
+            if code not in ("force_stopped", "internal_fault"):
+                self.violated(f"{task.id} was cancelled before its attempt was gone")
+
+    def on_task_started(self, task: ModelTask, record: Record) -> None:
+        if task.event.project is not None:
+            self._begun.add(task.id)
+
+    def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
+        self.killing.pop(task.id, None)
+
+    on_attempt_failed = on_attempt_interrupted
+
+    def on_end(self, task: ModelTask, record: Record) -> None:
+        self.killing.pop(task.id, None)
+        run = self._run_of(task)
+        if run is not None and run.task == task.id:
+            run.task, run.fate = None, task.state
+            run.completed += task.state == "succeeded"
+
+    # -- how it ends
+
+    def _reason(self, project: ModelProject, run: ModelRun) -> tuple[str, str]:
+        """Say how a run ends that has no task under way; nothing if it goes on."""
+        if run.stop == "force":
+            return "failed", "force_stopped"
+        if run.state == "pending":
+            return ("completed", "stopped") if run.stop else ("", "")
+        if run.fate == "failed":
+            return "failed", "task_failed"
+        if run.stop:
+            return "completed", "stopped"
+        if run.fate == "cancelled":
+            return "failed", "task_cancelled"
+        if run.event.mode == "single" and run.taken:
+            return "completed", "single_done"
+        if run.event.item and not run.taken and run.event.item not in project.items:
+            return "failed", "task_gone"
+        return ("", "") if project.items else ("completed", "empty")
+
+    def on_run_ended(self, record: Record) -> None:
+        event: Any = record.event
+        found = self._live(record)
+        if found is None:
+            return
+        project, run = found
+        if run.task is not None:
+            self.violated(f"{event} ends a run whose task goes on")
+        if (event.state, event.reason) != self._reason(project, run):
+            self.violated(f"{event} should have been {self._reason(project, run)}")
+        if event.completed != run.completed:
+            self.violated(f"{event} counts otherwise than its tasks")
+        self.model.seen[f"run {event.reason}"] += 1
+        run.state = event.state
+        project.reasons[event.reason] += 1
+        for runs in (self.pending, self.running):
+            if event.run in runs:
+                runs.remove(event.run)
+
+    def at_rest(self) -> None:
+        if self.pending and len(self.running) < (self.model.limits.projects or inf):
+            self.violated(f"{self.pending[0]} is pending although there is room")
+        for name, project in self.known.items():
+            run = project.run
+            if run is None or run.state != "in_progress":
+                continue
+            if run.task is None:
+                self.violated(f"the run of {name} has nothing to do, and goes on")
+            elif run.stop == "force" and run.task not in self.killing:
+                self.violated(f"{run.task} goes on, and its run was force-stopped")
+            elif run.stop and self._has_not_begun(run.task):
+                self.violated(f"{run.task} waits to begin, and its run was stopped")
+
+    def _has_not_begun(self, task_id: str) -> bool:
+        task = self.model.tasks[task_id]
+        return task.state not in (*FLYING, *FINAL) and task_id not in self._begun
+
+    def settled(self) -> None:
+        for name, project in self.known.items():
+            if project.run is not None and project.run.state not in ("completed", "failed"):
+                self.violated(f"the run of {name} never ends")
+
+
+class Lists:
+    """Those who have projects."""
+
+    def __init__(self, world: World) -> None:
+        """Belong to a world; what they do is drawn apart from all the rest."""
+        self._world = world
+        self._rng = rng = Random(f"projects {world.seed}")
+        self._odds = rng.choice((0.0, 0.0, 0.03, 0.08))
+        self.most = rng.choice((0, 1, 2))
+
+    def act(self) -> None:
+        """Now and then do something with a project."""
+        world, rng = self._world, self._rng
+        if world.calm or world.draining or not self._odds or rng.random() >= self._odds:
+            return
+        known = world.model.projects.known.get(name := rng.choice(NAMES))
+        items = list(known.items) if known is not None else []
+        what = rng.random()
+        if what < 0.3 or known is None:
+            self._add(name, items)
+        elif what < 0.4 and items:
+            self._change(name, items)
+        elif what < 0.7:
+            mode, item = rng.choice(("single", "loop", "loop")), rng.choice((None, *items[:2]))
+            self._tell(pm.StartRun, "run", name, mode, item, subject="run_queued")
+        elif what < 0.98:
+            force = rng.random() < 0.4
+            self._tell(pm.StopRun, "force-stop" if force else "stop", name, "", force)
+        else:
+            self._tell(pm.DeleteProject, "delete", name, "")
+
+    def _request(self, name: str) -> Request:
+        rng = self._rng
+        retry = rng.choice((None, RETRY))
+        delay_ms = rng.choice((None, None, None, 700))
+        plan = Plan(retry=retry, delay_ms=delay_ms)
+        agent = rng.choice((name, rng.choice(AGENTS)))
+        return Request(agent, rng.choice(("echo", "sleep")), priority=rng.randrange(4), plan=plan)
+
+    def _add(self, name: str, items: list[str]) -> None:
+        rng = self._rng
+        requests = tuple(self._request(name) for _ in range(rng.choice((1, 1, 3))))
+        before = rng.choice((None, None, *items[:1]))
+        self._tell(pm.AddItems, "add", name, requests, before, subject="project_task_added")
+
+    def _change(self, name: str, items: list[str]) -> None:
+        rng, item = self._rng, self._rng.choice(items)
+        how = rng.random()
+        if how < 0.3:
+            self._tell(pm.RemoveItem, "remove", name, item, "")
+        elif how < 0.6:
+            self._tell(pm.EditItem, "move", name, item, None, True, rng.choice((None, 0, *items)))
+        else:
+            fresh = self._request(name)
+
+            def change(was: Request) -> Request:
+                return fresh._replace(agent=was.agent, by=was.by)
+
+            self._tell(pm.EditItem, "edit", name, item, change, False, None)
+
+    def _tell(self, message: Any, kind: str, *values: Any, subject: str = "") -> None:
+        world = self._world
+        world.trace("%s %s", kind, values)
+
+        def check(answer: Any) -> None:
+            world.counts[f"project {kind}"] += 1
+            for each in answer if isinstance(answer, list) else [answer]:
+                if subject:
+                    world.acknowledged(
+                        each.item if isinstance(each, pm.ItemAdded) else each, subject
+                    )
+
+        def check_refusal(code: str, error: RotaError) -> None:
+            del error
+            world.counts[f"project {code}"] += 1
+
+        reply = SimReply(world, f"project {kind}", check, check_refusal)
+        world.shard.projects.tell(message(*values, "sim", reply))
+
+    def compare(self, record: Any) -> None:
+        """Hold what is in memory of a project against the model, after a record about it."""
+        name = getattr(record.event, "project", None)
+        if name is None:
+            return
+        projects, known = self._world.shard.state.projects, self._world.model.projects.known
+        found, project = projects.get(name), known.get(name)
+        if (found is None) != (project is None):
+            self._world.violated(f"project {name} is not where it should be")
+        if found is None or project is None:
+            return
+        if [item.id for item in found.items] != project.items:
+            self._world.violated(f"the list of {name} is not what was put on it")
+        figures = found.figures
+        if (figures.starts, figures.reasons) != (project.starts, dict(project.reasons)):
+            self._world.violated(f"the figures of {name} are not those of its history")
+        run = project.run
+        if run is not None and found.runs[-1].state != run.state:
+            self._world.violated(f"the run of {name} is {found.runs[-1].state}, not {run.state}")
