@@ -113,7 +113,7 @@ class Bridge:
             state = await sight.show_task(task_id, lambda task: task.state)
             details = {"taskId": task.id, "state": state.value}
             raise Conflict(f"task is already {state.value}", details=details)
-        found: str = await self._ask(
+        found: str = await self.ask(
             self.shard.bulk, lambda reply: bm.ReprioritiseTask(task_id, priority, by, reply)
         )
         return found
@@ -122,7 +122,7 @@ class Bridge:
         self, task_ids: Sequence[str], meant: Filter, change: Change, by: str
     ) -> bm.Changed:
         """Do something with a slice of many tasks, which the caller may see."""
-        changed: bm.Changed = await self._ask(
+        changed: bm.Changed = await self.ask(
             self.shard.bulk,
             lambda reply: bm.ChangeTasks(tuple(task_ids), meant, change, by, reply),
         )
