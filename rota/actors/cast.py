@@ -17,6 +17,7 @@ from rota.actors.leases import LeasesActor
 from rota.actors.orchestrator import OrchestratorActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
+from rota.actors.schedules import SchedulesActor
 from rota.actors.stand_ins import Door
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
@@ -47,6 +48,7 @@ SINGLES = (
     "webhook",
     "admission",
     "orchestrator",
+    "schedules",
     "dispatcher",
 )
 
@@ -74,6 +76,7 @@ class Cast:
     leases: ActorRef[Any]
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
+    schedules: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -153,6 +156,14 @@ class Cast:
             archive=archive,
             resend=self._steer_again,
             call_soon=host.call_soon,
+        )
+        self.schedules = SchedulesActor.start(
+            runtime,
+            journal,
+            ids=outside.ids,
+            draw=outside.draw,
+            call_soon=host.call_soon,
+            look=outside.look,
         )
         if self.stopping:
             self.drain()

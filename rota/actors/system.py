@@ -61,6 +61,7 @@ class Shard:
     admission = property(lambda self: self.cast.admission)
     dependents = property(lambda self: self.cast.dependents)
     orchestrator = property(lambda self: self.cast.orchestrator)
+    schedules = property(lambda self: self.cast.schedules)
     dispatcher = property(lambda self: self.cast.dispatcher)
     leases = property(lambda self: self.cast.leases)
     pool = property(lambda self: self.cast.pool)
@@ -195,6 +196,7 @@ class Shard:
         for batch_id in self.state.batches.unfinished():
             self._consequences.finish(batch_id)
         self.orchestrator.tell(m.LookAgain())
+        self.schedules.tell(m.LookAgain())
         self.dependents.tell(m.SettleDependents())
         self.leases.tell(m.LookAgain())  # all of them live for their full length from here on
         self.dispatcher.tell(m.LookAgain())

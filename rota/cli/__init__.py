@@ -35,6 +35,7 @@ COMMANDS = {
     "logs": "task_logs",
     "batch": "batches",
     "workflow": "workflows",
+    "schedule": "schedules",
     "dead": "dead",
     "pause": "pauses",
     "resume": "pauses",

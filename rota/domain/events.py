@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rota.domain import outside_events as outside
+from rota.domain import schedule_events as schedules
 from rota.domain import server_events as server
 from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
@@ -42,6 +43,13 @@ WorkflowResumed = flows.WorkflowResumed
 WorkflowClosed = flows.WorkflowClosed
 WorkflowCancelled = flows.WorkflowCancelled
 WorkflowEnded = flows.WorkflowEnded
+ScheduleCreated = schedules.ScheduleCreated
+ScheduleChanged = schedules.ScheduleChanged
+SchedulePaused = schedules.SchedulePaused
+ScheduleResumed = schedules.ScheduleResumed
+ScheduleDeleted = schedules.ScheduleDeleted
+ScheduleFired = schedules.ScheduleFired
+ScheduleMissed = schedules.ScheduleMissed
 
 
 class BatchSubmitted(NamedTuple):
@@ -331,6 +339,13 @@ Event = (
     | WorkflowClosed
     | WorkflowCancelled
     | WorkflowEnded
+    | ScheduleCreated
+    | ScheduleChanged
+    | SchedulePaused
+    | ScheduleResumed
+    | ScheduleDeleted
+    | ScheduleFired
+    | ScheduleMissed
     | TaskFact
 )
 """Every kind of fact; the codec's tables are made from this union."""

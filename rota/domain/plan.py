@@ -37,7 +37,8 @@ class Plan(NamedTuple):
     tell a repeat under the same idempotency key from another request. With a `delay_ms`,
     `not_before` is so long after the submission; without, it is a moment that the client named.
     The batch, its bound, the parents and what holds the dedup key are filled in at admission.
-    `follows` is the task whose success made this one, the `follow_depth`-th in a row.
+    `follows` is the task whose success made this one, the `follow_depth`-th in a row, and
+    `schedule` names the schedule that did.
     """
 
     key: Annotated[str | None, Wish("key", "tasks of one key share maxPerKey slots")] = None
@@ -71,6 +72,7 @@ class Plan(NamedTuple):
     ] = None
     follows: Annotated[str | None, Wish("followsTaskId")] = None
     follow_depth: int | None = None
+    schedule: Annotated[str | None, Wish("schedule")] = None
 
 
 NO_PLAN = Plan()

@@ -75,6 +75,19 @@ _ABOUT_BATCHES = frozenset(
         e.WorkflowEnded,
     }
 )
+_ABOUT_SCHEDULES = frozenset(
+    {
+        e.ScheduleCreated,
+        e.ScheduleChanged,
+        e.SchedulePaused,
+        e.ScheduleResumed,
+        e.ScheduleDeleted,
+        e.ScheduleFired,
+        e.ScheduleMissed,
+    }
+)
+SCHEDULE = "schedule/"
+"""What records about schedules are found under, with a name: no task's id has a slash."""
 
 
 class _Reader:
@@ -205,11 +218,13 @@ def failed_task(body: bytes) -> str | None:
 
 
 def subject_of(event: e.Event) -> str | None:
-    """Name the task, batch or workflow that an event is about; None if it is about none."""
+    """Name the task, batch, workflow or schedule that an event is about; None if it is of none."""
     values: tuple[Any, ...] = event
     kind = type(event)
     if _LAYOUTS[kind][2] == _TASK_FIRST or kind in _ABOUT_BATCHES:
         return cast("str", values[0])
+    if kind in _ABOUT_SCHEDULES:
+        return f"{SCHEDULE}{values[0]}"
     return None
 
 

@@ -12,6 +12,7 @@ from rota.domain.tokens import Right
 from rota.http import answers, docs, figures, models
 from rota.http.dialects.routes import DIALECT_ROUTES, LIST_QUERY, job_routes
 from rota.http.route import Route
+from rota.http.schedule_routes import SCHEDULE_ROUTES
 from rota.http.v1 import batches, control, events, health, tasks, tokens
 from rota.http.work_routes import WORK_ROUTES
 
@@ -272,6 +273,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/", docs.home, "To the docs", status=302, public=True),
     Route("GET", "/docs", docs.page, "This table, for people", public=True, media="text/html"),
     *WORK_ROUTES,
+    *SCHEDULE_ROUTES,
     *DIALECT_ROUTES,
 )
 

@@ -26,6 +26,7 @@ from rota.projections.deliveries import Deliveries
 from rota.projections.folds import other_folds, task_folds
 from rota.projections.graph import Graph
 from rota.projections.keys import Keys
+from rota.projections.schedules import Schedules
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.steps import Steps
@@ -34,7 +35,7 @@ from rota.projections.tokens import Tokens
 
 ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
 
-SNAPSHOT_VERSION = 6
+SNAPSHOT_VERSION = 7
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 
@@ -59,6 +60,7 @@ class State:
         self.control = Control()
         self.steps = Steps()
         self.tokens = Tokens()
+        self.schedules = Schedules()
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
             kind: (ways_of(kind), folds) for kind, folds in task_folds(self).items()
@@ -242,6 +244,7 @@ class State:
             "control": self.control.dump(),
             "steps": self.steps.dump(),
             "tokens": self.tokens.dump(),
+            "schedules": self.schedules.dump(),
         }
 
     def dump(self) -> bytes:
@@ -262,6 +265,7 @@ class State:
         state.control.load(data["control"])
         state.steps.load(data["steps"])
         state.tokens.load(data["tokens"])
+        state.schedules.load(data["schedules"])
         state.keys.shift = state.backlog.shift = state.steps.shift
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()

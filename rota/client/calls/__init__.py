@@ -4,6 +4,7 @@ from rota.client.calls.batches import BatchCalls
 from rota.client.calls.dead import DeadCalls
 from rota.client.calls.history import HistoryCalls
 from rota.client.calls.leases import LeaseCalls
+from rota.client.calls.schedules import ScheduleCalls
 from rota.client.calls.server import ServerCalls
 from rota.client.calls.tasks import TaskCalls
 from rota.client.calls.waits import WaitCalls
@@ -15,6 +16,7 @@ class Calls(
     WaitCalls,
     BatchCalls,
     WorkflowCalls,
+    ScheduleCalls,
     DeadCalls,
     HistoryCalls,
     LeaseCalls,
