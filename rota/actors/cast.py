@@ -19,6 +19,7 @@ from rota.actors.orchestrator import OrchestratorActor
 from rota.actors.projects import ProjectsActor
 from rota.actors.queues import Queues
 from rota.actors.runtime import body_of, retire
+from rota.actors.schedules import SchedulesActor
 from rota.actors.stand_ins import Door
 from rota.actors.timer import TimerActor
 from rota.actors.webhook import WebhookActor
@@ -51,6 +52,7 @@ SINGLES = (
     "orchestrator",
     "bulk",
     "projects",
+    "schedules",
     "dispatcher",
 )
 
@@ -80,6 +82,7 @@ class Cast:
     orchestrator: ActorRef[Any]
     bulk: ActorRef[Any]
     projects: ActorRef[Any]
+    schedules: ActorRef[Any]
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
@@ -163,6 +166,14 @@ class Cast:
         self.bulk = BulkActor.start(runtime, journal)
         self.projects = ProjectsActor.start(
             runtime, journal, ids=outside.ids, archive=archive, resend=self._add_again
+        )
+        self.schedules = SchedulesActor.start(
+            runtime,
+            journal,
+            ids=outside.ids,
+            draw=outside.draw,
+            call_soon=host.call_soon,
+            look=outside.look,
         )
         if self.stopping:
             self.drain()

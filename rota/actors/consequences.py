@@ -16,6 +16,7 @@ from rota.actors import messages as m
 from rota.actors import project_messages as pm
 from rota.actors.bulk_messages import Reprioritised
 from rota.actors.log_rate import LogRate
+from rota.actors.schedule_messages import FireSchedule, LookAtSchedule
 from rota.domain import events as e
 from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.task import READY, WAITING, lane_for
@@ -46,6 +47,7 @@ class Hearers(Protocol):
     admission: ActorRef[Any]
     orchestrator: ActorRef[Any]
     projects: ActorRef[Any]
+    schedules: ActorRef[Any]
     dependents: ActorRef[Any]
     dispatcher: ActorRef[Any]
     leases: ActorRef[Any]
@@ -62,6 +64,7 @@ class Consequences:
         self._tasks = state.tasks
         self._deliveries = state.deliveries
         self._batches = state.batches
+        self._schedules = state.schedules
         self._orders = state.backlog.orders
         self._due = state.graph.due
         self._cast = cast
@@ -90,6 +93,13 @@ class Consequences:
             e.RunQueued: self._room_for_runs,
             e.RunStopRequested: self._run_stops,
             e.RunEnded: self._room_for_runs,
+            e.WorkflowCancelled: self._flow_cancelled,
+            e.WorkflowEnded: self._flow_over,
+            e.ScheduleCreated: self._moment_ahead,
+            e.ScheduleChanged: self._moment_ahead,
+            e.ScheduleResumed: self._moment_ahead,
+            e.ScheduleFired: self._moment_ahead,
+            e.ScheduleMissed: self._moment_ahead,
         }
         once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
             e.TaskAssigned: self._start_attempt,
@@ -156,6 +166,7 @@ class Consequences:
             self._free(record, task)
             self._waits(task)
             self._look_at_project(task)
+        self._made_ended(record.event.task)
 
     def _attempt_failed(self, record: Record[e.AttemptFailed]) -> None:
         self._slot_freed(record)
@@ -258,6 +269,23 @@ class Consequences:
 
     def _flow_resumed(self, record: Record[e.WorkflowResumed]) -> None:
         self._cast.dispatcher.tell(m.FlowResumed(record.event.workflow))
+
+    def _flow_cancelled(self, record: Record[e.WorkflowCancelled]) -> None:
+        self._look_at(record.event.workflow)
+
+    def _flow_over(self, record: Record[e.WorkflowEnded]) -> None:
+        self._made_ended(record.event.workflow)
+
+    def _made_ended(self, subject: str) -> None:
+        """Tell of the end of what a schedule made, if moments of it wait for that."""
+        name = self._schedules.awaited.get(subject)
+        if name is not None:
+            self._cast.schedules.tell(LookAtSchedule(name))
+
+    def _moment_ahead(self, record: Record[Any]) -> None:
+        schedule = self._schedules.get(record.event.schedule)
+        if schedule is not None:
+            self._moments.arm(schedule, FireSchedule)
 
     def _agent_released(self, record: Record[e.AgentResumed]) -> None:
         self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))

@@ -1,9 +1,9 @@
 """What is due at a moment: which message is sent then, and to whom.
 
-One table: for each message that the timer sends, how its moment follows from a task or a delivery,
-and who receives it. Nothing is kept here, so everything can be derived again at any time: at a
-start, after a step of the clock or a fault, and to tell whether a message that waits for its moment
-still means anything, which it does as long as its subject gives the same.
+One table: for each message that the timer sends, how its moment follows from a task, a delivery or
+a schedule, and who receives it. Nothing is kept here, so everything can be derived again at any
+time: at a start, after a step of the clock or a fault, and to tell whether a message that waits for
+its moment still means anything, which it does as long as its subject gives the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rota.actors import messages as m
+from rota.actors.schedule_messages import FireSchedule
 from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from rota.actors.journal import Journal
     from rota.domain.delivery import Delivery
+    from rota.domain.schedule import Schedule
     from rota.domain.task import Task
 
     Moment = tuple[int, Any] | None
@@ -32,6 +34,7 @@ class Receivers(Protocol):
     pool: ActorRef[Any]
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
+    schedules: ActorRef[Any]
 
     def queue(self, agent: str) -> ActorRef[Any]: ...
 
@@ -40,7 +43,7 @@ class Kind(NamedTuple):
     """A kind of moment."""
 
     of: Callable[[Any], Moment]
-    """Give that of a task or a delivery, if it has one ahead."""
+    """Give that of a task, a delivery or a schedule, if it has one ahead."""
     to: Callable[[Receivers, Any], ActorRef[Any]]
 
 
@@ -70,6 +73,12 @@ def _delivery(delivery: Delivery) -> Moment:
     return delivery.due_at, m.DeliverCallback(delivery.task, delivery.id)
 
 
+def _firing(schedule: Schedule) -> Moment:
+    if schedule.due_at is None or schedule.next_at is None:
+        return None
+    return schedule.due_at, FireSchedule(schedule.name, schedule.next_at)
+
+
 def _its_queue(cast: Receivers, task: Task) -> ActorRef[Any]:
     return cast.queue(task.agent)
 
@@ -83,7 +92,10 @@ OF_TASKS: dict[type[Any], Kind] = {
 OF_DELIVERIES: dict[type[Any], Kind] = {
     m.DeliverCallback: Kind(_delivery, lambda cast, _: cast.webhook),
 }
-KINDS = OF_TASKS | OF_DELIVERIES
+OF_SCHEDULES: dict[type[Any], Kind] = {
+    FireSchedule: Kind(_firing, lambda cast, _: cast.schedules),
+}
+KINDS = OF_TASKS | OF_DELIVERIES | OF_SCHEDULES
 
 
 class Moments:
@@ -93,9 +105,10 @@ class Moments:
         self._journal = journal
         self._tasks = journal.state.tasks
         self._pending = journal.state.deliveries.pending
+        self._schedules = journal.state.schedules.by_name
         self._cast = cast
 
-    def arm(self, subject: Task | Delivery, kind: type[Any]) -> None:
+    def arm(self, subject: Task | Delivery | Schedule, kind: type[Any]) -> None:
         """Have the timer know the moment of one kind, if there is one."""
         moment = KINDS[kind].of(subject)
         if moment is not None:
@@ -121,6 +134,7 @@ class Moments:
         for delivery in self._pending.values():
             if delivery.seq <= durable_seq:  # else it is told of when its end is durable
                 yield from filter(None, (kind.of(delivery) for kind in OF_DELIVERIES.values()))
+        yield from filter(None, map(_firing, self._schedules.values()))
 
     def is_live(self, message: Any) -> bool:
         """Whether a message that waits for its moment still means anything."""
@@ -134,7 +148,9 @@ class Moments:
         if subject is not None:
             KINDS[type(message)].to(self._cast, subject).tell(message)
 
-    def _subject(self, message: Any) -> Task | Delivery | None:
+    def _subject(self, message: Any) -> Task | Delivery | Schedule | None:
+        if type(message) is FireSchedule:
+            return self._schedules.get(message.schedule)
         if type(message) in OF_TASKS:
             return self._tasks.get(message.task)
         return self._pending.get(message.task)

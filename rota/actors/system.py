@@ -63,6 +63,7 @@ class Shard:
     orchestrator = property(lambda self: self.cast.orchestrator)
     bulk = property(lambda self: self.cast.bulk)
     projects = property(lambda self: self.cast.projects)
+    schedules = property(lambda self: self.cast.schedules)
     dispatcher = property(lambda self: self.cast.dispatcher)
     leases = property(lambda self: self.cast.leases)
     pool = property(lambda self: self.cast.pool)
@@ -198,6 +199,7 @@ class Shard:
             self._consequences.finish(batch_id)
         self.orchestrator.tell(m.LookAgain())
         self.projects.tell(m.LookAgain())
+        self.schedules.tell(m.LookAgain())
         self.dependents.tell(m.SettleDependents())
         self.leases.tell(m.LookAgain())  # all of them live for their full length from here on
         self.dispatcher.tell(m.LookAgain())

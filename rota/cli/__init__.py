@@ -37,6 +37,7 @@ COMMANDS = {
     "batch": "batches",
     "workflow": "workflows",
     "project": "projects",
+    "schedule": "schedules",
     "dead": "dead",
     "pause": "pauses",
     "resume": "pauses",

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from rota.domain import outside_events as outside
 from rota.domain import project_events as projects
+from rota.domain import schedule_events as schedules
 from rota.domain import server_events as server
 from rota.domain import workflow_events as flows
 from rota.domain.plan import Plan  # noqa: TC001 - hints of events can be read
@@ -53,6 +54,13 @@ RunStarted = projects.RunStarted
 RunTaskSelected = projects.RunTaskSelected
 RunStopRequested = projects.RunStopRequested
 RunEnded = projects.RunEnded
+ScheduleCreated = schedules.ScheduleCreated
+ScheduleChanged = schedules.ScheduleChanged
+SchedulePaused = schedules.SchedulePaused
+ScheduleResumed = schedules.ScheduleResumed
+ScheduleDeleted = schedules.ScheduleDeleted
+ScheduleFired = schedules.ScheduleFired
+ScheduleMissed = schedules.ScheduleMissed
 
 
 class BatchSubmitted(NamedTuple):
@@ -362,6 +370,13 @@ Event = (
     | RunTaskSelected
     | RunStopRequested
     | RunEnded
+    | ScheduleCreated
+    | ScheduleChanged
+    | SchedulePaused
+    | ScheduleResumed
+    | ScheduleDeleted
+    | ScheduleFired
+    | ScheduleMissed
     | TaskFact
 )
 """Every kind of fact; the codec's tables are made from this union."""

@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     `not_before` is so long after the submission; without, it is a moment that the client named.
     The batch, its bound, the parents and what holds the dedup key are filled in at admission.
     `follows` is the task whose success made this one, the `follow_depth`-th in a row;
-    `run` is the run of a `project` that selected it.
+    `run` is the run of a `project` that selected it, `schedule` the schedule that made it.
     """
 
     key: Annotated[str | None, Wish("key", "tasks of one key share maxPerKey slots")] = None
@@ -74,6 +74,7 @@ class Plan(NamedTuple):
     follow_depth: int | None = None
     project: Annotated[str | None, Wish("projectId")] = None
     run: Annotated[str | None, Wish("runId")] = None
+    schedule: Annotated[str | None, Wish("schedule")] = None
 
 
 NO_PLAN = Plan()

@@ -83,6 +83,19 @@ ABOUT_BATCHES = frozenset(
 _ABOUT_ITEMS = frozenset(
     {e.ProjectTaskAdded, e.ProjectTaskEdited, e.ProjectTaskMoved, e.ProjectTaskRemoved}
 )
+_ABOUT_SCHEDULES = frozenset(
+    {
+        e.ScheduleCreated,
+        e.ScheduleChanged,
+        e.SchedulePaused,
+        e.ScheduleResumed,
+        e.ScheduleDeleted,
+        e.ScheduleFired,
+        e.ScheduleMissed,
+    }
+)
+SCHEDULE = "schedule/"
+"""What records about schedules are found under, with a name: no task's id has a slash."""
 
 
 class _Reader:
@@ -213,7 +226,7 @@ def failed_task(body: bytes) -> str | None:
 
 
 def subject_of(event: e.Event) -> str | None:
-    """Name the task, batch, workflow or run that an event is about; None if it is about none.
+    """Name the task, batch, workflow, run or schedule that an event is about; None if of none.
 
     What is said of an item is said of the task that it becomes.
     """
@@ -221,7 +234,9 @@ def subject_of(event: e.Event) -> str | None:
     kind = type(event)
     if _LAYOUTS[kind][2] == _TASK_FIRST or kind in ABOUT_BATCHES:
         return cast("str", values[0])
-    return cast("str", values[2]) if kind in _ABOUT_ITEMS else None
+    if kind in _ABOUT_ITEMS:
+        return cast("str", values[2])
+    return f"{SCHEDULE}{values[0]}" if kind in _ABOUT_SCHEDULES else None
 
 
 def _upcast(raw: dict[str, Any]) -> dict[str, Any]:

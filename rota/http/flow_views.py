@@ -32,7 +32,7 @@ def flow_row(flow: Workflow) -> dict[str, Any]:
     more = {
         "name": flow.name,
         "onFailure": flow.on_failure,
-        "escalate": _shown(flow.escalate),
+        "escalate": escalation_shown(flow.escalate),
         "escalationTaskId": flow.escalation_task,
         "callbackUrl": flow.callback,
         "pauseReason": flow.paused or None,
@@ -41,7 +41,7 @@ def flow_row(flow: Workflow) -> dict[str, Any]:
     return view | {name: value for name, value in more.items() if value is not None}
 
 
-def _shown(escalate: dict[str, Any] | None) -> dict[str, Any] | None:
+def escalation_shown(escalate: dict[str, Any] | None) -> dict[str, Any] | None:
     """Show an escalation in the words of its request."""
     task = (escalate or {}).get("task")
     if task is None:

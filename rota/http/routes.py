@@ -14,6 +14,7 @@ from rota.http.bulk_routes import BULK_ROUTES
 from rota.http.dialects.routes import DIALECT_ROUTES, LIST_QUERY, job_routes
 from rota.http.project_routes import PROJECT_ROUTES
 from rota.http.route import Route
+from rota.http.schedule_routes import SCHEDULE_ROUTES
 from rota.http.v1 import batches, control, events, health, tasks, tokens
 from rota.http.work_routes import WORK_ROUTES
 
@@ -276,6 +277,7 @@ ROUTES: tuple[Route, ...] = (
     *BULK_ROUTES,
     *WORK_ROUTES,
     *PROJECT_ROUTES,
+    *SCHEDULE_ROUTES,
     *DIALECT_ROUTES,
 )
 

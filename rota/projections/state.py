@@ -27,6 +27,7 @@ from rota.projections.folds import other_folds, task_folds
 from rota.projections.graph import Graph
 from rota.projections.keys import Keys
 from rota.projections.projects import Projects
+from rota.projections.schedules import Schedules
 from rota.projections.slots import Slots
 from rota.projections.stats import Stats
 from rota.projections.steps import Steps
@@ -61,6 +62,7 @@ class State:
         self.steps = Steps()
         self.tokens = Tokens()
         self.projects = Projects()
+        self.schedules = Schedules()
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
             kind: (ways_of(kind), folds) for kind, folds in task_folds(self).items()
@@ -247,6 +249,7 @@ class State:
             "steps": self.steps.dump(),
             "tokens": self.tokens.dump(),
             "projects": self.projects.dump(),
+            "schedules": self.schedules.dump(),
         }
 
     def dump(self) -> bytes:
@@ -267,6 +270,7 @@ class State:
         state.control.load(data["control"])
         state.steps.load(data["steps"])
         state.tokens.load(data["tokens"])
+        state.schedules.load(data["schedules"])
         state.keys.shift = state.backlog.shift = state.steps.shift
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()

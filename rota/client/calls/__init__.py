@@ -6,6 +6,7 @@ from rota.client.calls.dead import DeadCalls
 from rota.client.calls.history import HistoryCalls
 from rota.client.calls.leases import LeaseCalls
 from rota.client.calls.projects import ProjectCalls
+from rota.client.calls.schedules import ScheduleCalls
 from rota.client.calls.server import ServerCalls
 from rota.client.calls.tasks import TaskCalls
 from rota.client.calls.waits import WaitCalls
@@ -19,6 +20,7 @@ class Calls(
     WorkflowCalls,
     BulkCalls,
     ProjectCalls,
+    ScheduleCalls,
     DeadCalls,
     HistoryCalls,
     LeaseCalls,

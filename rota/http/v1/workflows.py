@@ -35,7 +35,9 @@ async def submit(call: Call) -> Any:
             field = f"tasks.{at}.workflowId"
             msg = f"field '{field}': the tasks of a new workflow are of this one"
             raise InvalidRequest(msg, details={"field": field})
-    batch = BatchRequest(requests, callback=body.callbackUrl or None, by=call.by, flow=_flow(body))
+    batch = BatchRequest(
+        requests, callback=body.callbackUrl or None, by=call.by, flow=flow_of(body)
+    )
     admitted = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
     answer: dict[str, Any] = {"workflowId": admitted.batch, "state": RUNNING}
     answer |= {"tasks": rows(admitted), "createdAt": rfc3339(admitted.created_at)}
@@ -45,7 +47,7 @@ async def submit(call: Call) -> Any:
     return call.json(answer, status=202)
 
 
-def _flow(body: WorkflowBody) -> Flow:
+def flow_of(body: WorkflowBody) -> Flow:
     failure = body.failure.model_dump(exclude_none=True) if body.failure is not None else None
     escalate: dict[str, Any] | None = None
     if body.escalate is not None and body.escalate.task is not None:

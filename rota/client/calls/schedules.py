@@ -1,0 +1,75 @@
+"""Schedules: what is made again and again, at moments of the calendar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.client.faces import asks, iterates
+from rota.client.pages import all_rows
+from rota.client.paths import path_of
+from rota.client.steps import Call, Json, Rows
+
+
+class ScheduleCalls:
+    """/v1/schedules."""
+
+    @asks
+    def create_schedule(self, name: str, cron: str, /, **fields: Any) -> Call:
+        """Make a schedule; the same again is given back as it is. Raises Conflict.
+
+        `fields` are its others: task or workflow, as bodies of those; timezone, catchUp, overlap,
+        paused, jitterMs, startAt, endAt.
+        """
+        body = {"name": name, "cron": cron, **fields}
+        return Call("POST", "/v1/schedules", body=body)
+
+    @asks
+    def get_schedule(self, name: str) -> Call:
+        """Give one schedule, with its next five moments. Raises NotFound."""
+        return Call("GET", path_of("schedules", name), is_safe=True)
+
+    @asks
+    def schedules(
+        self, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Call:
+        """Give a page of schedules, by name; `nextCursor` leads to the next one."""
+        query = {"state": state, "limit": limit, "cursor": cursor}
+        return Call("GET", "/v1/schedules", query, is_safe=True)
+
+    @iterates
+    def iter_schedules(self, *, state: str | None = None) -> Rows[Json]:
+        """Give all schedules, by name, asked for a page at a time."""
+        return all_rows("schedules", "/v1/schedules", {"state": state})
+
+    @asks
+    def change_schedule(self, name: str, /, **fields: Any) -> Call:
+        """Change some fields of a schedule; None takes jitterMs, startAt or endAt away."""
+        return Call("PATCH", path_of("schedules", name), body=fields)
+
+    @asks
+    def delete_schedule(self, name: str) -> Call:
+        """Delete a schedule; what it made goes on."""
+        return Call("DELETE", path_of("schedules", name))
+
+    @asks
+    def pause_schedule(self, name: str, reason: str = "") -> Call:
+        """Let no moment of a schedule come."""
+        return Call("POST", path_of("schedules", name, "pause"), body={"reason": reason})
+
+    @asks
+    def resume_schedule(self, name: str) -> Call:
+        """Let the moments of a schedule come again, from the next one on."""
+        return Call("POST", path_of("schedules", name, "resume"))
+
+    @asks
+    def run_schedule(self, name: str) -> Call:
+        """Have a schedule fire now, beside the calendar; gives what became of it."""
+        return Call("POST", path_of("schedules", name, "run"))
+
+    @asks
+    def schedule_history(
+        self, name: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Call:
+        """Give a page of what became of a schedule's moments, oldest first."""
+        query = {"limit": limit, "cursor": cursor}
+        return Call("GET", path_of("schedules", name, "history"), query, is_safe=True)

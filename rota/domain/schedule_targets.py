@@ -1,0 +1,174 @@
+"""What a firing makes: a task or a workflow, in the record of the firing.
+
+A queue that is full does not refuse it: it was promised when the schedule was made. What cannot be
+submitted for another reason (the rules of its type have changed, there are too many workflows) is
+refused with that, and the moment is skipped. Params may say `{{schedule.name}}` and
+`{{schedule.moment}}`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.domain import admission, stored
+from rota.domain.intake import take_in, take_in_batch
+from rota.domain.placeholders import Filling, names_in
+from rota.domain.schedule import TASK, WORKFLOW
+from rota.domain.workflow import check_live, check_members
+from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rota.domain.admission import WaitingCounts
+    from rota.domain.dependencies import WaitsOf
+    from rota.domain.events import Event
+    from rota.domain.intake import BatchRequest, Request, Rules
+
+SAID = ("name", "moment")
+_ROOT = "schedule"
+
+
+class Around(NamedTuple):
+    """What a firing needs of the shard: ids, the rules, what waits, and the time.
+
+    `position` is how many tasks wait, without the one that is cancelled for this; `live_flows` and
+    `flow_tasks` count the workflows that go on and their tasks.
+    """
+
+    new_task: Callable[[], str]
+    new_workflow: Callable[[], str]
+    rules: Rules
+    waiting: WaitingCounts
+    position: int
+    live_flows: int
+    flow_tasks: int
+    now: int
+
+
+class Made(NamedTuple):
+    """What a firing makes, and the id of it."""
+
+    subject: str
+    events: tuple[Event, ...]
+
+
+class _Words(Filling):
+    """Fills in what is said of the schedule; other names are left for their tasks' parents."""
+
+    def __init__(self, said: dict[str, str]) -> None:
+        super().__init__()
+        self._said = said
+
+    def value_of(self, name: str) -> tuple[bool, Any]:
+        root, _, rest = name.partition(".")
+        if root != _ROOT or rest not in self._said:
+            return False, None
+        self.spend(len(self._said[rest]))
+        return True, self._said[rest]
+
+
+class _Nobody:
+    """A graph in which nobody waits: a workflow of a schedule depends on itself alone."""
+
+    @staticmethod
+    def waits_for(ids: Iterable[str], parents: Iterable[str]) -> WaitsOf:
+        del ids, parents
+        return lambda _: ()
+
+
+def decide_target(target: dict[str, Any], said: dict[str, str], by: str, around: Around) -> Made:
+    """Give what a schedule makes now. Raises a RequestError if it cannot be."""
+    if TASK in target:
+        return _task(stored.read(target[TASK], by), said, around)
+    return _workflow(stored.read_workflow(target[WORKFLOW], by), said, around)
+
+
+def _task(request: Request, said: dict[str, str], around: Around) -> Made:
+    command = take_in(_told(request, said), around.rules, around.now)
+    admission.check_requirements(around.waiting, (command.plan,))
+    event = admission.submitted(command, around.new_task(), around.position + 1, at=around.now)
+    return Made(event.task, (event,))
+
+
+def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made:
+    batch = batch._replace(tasks=tuple([_told(each, said) for each in batch.tasks]))
+    command = take_in_batch(batch, around.rules, around.now)
+    check_live(around.live_flows)
+    check_members(around.flow_tasks + len(command.tasks))
+    admission.check_requirements(around.waiting, (task.plan for task in command.tasks))
+    workflow, ids = around.new_workflow(), _several(around.new_task, len(command.tasks))
+    tasks, _ = admission.decide_batch(
+        command, workflow, ids, waiting=around.position, find=_nothing, graph=_Nobody(),
+        at=around.now,
+    )  # fmt: skip
+    return Made(workflow, (admission.submitted_batch(command, workflow, ids), *tasks))
+
+
+def _several(new_id: Callable[[], str], count: int) -> list[str]:
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[new_id()] = None
+    return list(found)
+
+
+def _nothing(_: str) -> None:
+    return None
+
+
+def _told(request: Request, said: dict[str, str]) -> Request:
+    """Fill in what is said of the schedule, and name it in the task."""
+    plan = request.plan._replace(schedule=said["name"])
+    params = _Words(said).fill_in(request.params) if request.params else request.params
+    return request._replace(params=params, plan=plan)
+
+
+# -- what may be kept to be made later -----------------------------------------------------------
+
+
+def check_task(request: Request, field: str = "task") -> None:
+    """Refuse in a stored task what holds only once, or for one moment. Raises InvalidRequest."""
+    plan = request.plan
+    wrong = {
+        "taskId": request.wanted_id,
+        "deadline": request.deadline,
+        "notBefore": plan.not_before,
+        "workflowId": plan.workflow,
+        "idempotencyKey": plan.idempotency,
+        "dedup": request.dedup,
+    }
+    for name, value in wrong.items():
+        if value is not None:
+            raise _bad(f"{field}.{name}", "is for one task, and a schedule makes many")
+    for name in names_in(request.params):
+        root, _, rest = name.partition(".")
+        if root == _ROOT and rest not in SAID:
+            known = " and ".join(f"{{{{{_ROOT}.{each}}}}}" for each in SAID)
+            problem = f"nothing stands for '{{{{{name[:100]}}}}}'; there are {known}"
+            raise _bad(f"{field}.params", problem)
+
+
+def check_alone(request: Request) -> None:
+    """Refuse dependencies of a task that comes alone. Raises InvalidRequest."""
+    check_task(request)
+    if request.depends:
+        raise _bad("task.dependsOn", "is for tasks of one workflow; schedule that")
+
+
+def check_workflow(batch: BatchRequest, rules: Rules) -> None:
+    """Refuse a workflow that could not be made each time. Raises InvalidRequest."""
+    if batch.idempotency is not None:
+        raise _bad("workflow.idempotencyKey", "is for one workflow, and a schedule makes many")
+    for at, request in enumerate(batch.tasks):
+        check_task(request, f"workflow.tasks.{at}")
+        for each in request.depends:
+            if isinstance(each, str) and not each.startswith("ref:"):
+                problem = "names a task outside; use an index or ref:name of this workflow"
+                raise _bad(f"workflow.tasks.{at}.dependsOn", problem)
+    command = take_in_batch(batch, rules, 0)
+    ids = [f"#{n}" for n in range(len(command.tasks))]
+    admission.decide_batch(command, "", ids, waiting=0, find=_nothing, graph=_Nobody())
+
+
+def _bad(field: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"field '{field}': {problem}", details={"field": field})

@@ -1,0 +1,135 @@
+"""Schedules as the native API shows them: in the words of their requests, with what became."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from rota.clock import rfc3339
+from rota.domain import events as e
+from rota.domain.plan import Plan, asked_in
+from rota.domain.schedule import TASK, WORKFLOW
+from rota.http.flow_views import escalation_shown
+
+if TYPE_CHECKING:
+    from rota.domain.events import Record
+    from rota.domain.schedule import Schedule
+
+_NAMES = {
+    "agent": "agentId",
+    "action": "action",
+    "params": "params",
+    "priority": "priority",
+    "tab": "tabId",
+    "ref": "ref",
+    "callback": "callbackUrl",
+    "timeout_ms": "timeoutMs",
+    "on_interrupt": "onInterrupt",
+    "on_missing": "onMissing",
+    "depends": "dependsOn",
+}
+_ASKED = asked_in(Plan)
+
+
+def schedule_row(schedule: Schedule) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "name": schedule.name,
+        "state": schedule.state,
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "catchUp": schedule.catch_up,
+        "overlap": schedule.overlap,
+        "makes": next(iter(schedule.target)),
+        "waiting": len(schedule.waiting),
+        "fired": schedule.fired,
+        "skipped": schedule.skipped,
+        "missed": schedule.missed,
+        "createdAt": rfc3339(schedule.created_at),
+    }
+    more = {
+        "jitterMs": schedule.jitter_ms,
+        "startAt": _time(schedule.start_at),
+        "endAt": _time(schedule.end_at),
+        "nextAt": _time(schedule.next_at),
+        "dueAt": _time(schedule.due_at),
+        "lastFiredAt": _time(schedule.last_fired_at),
+        "lastMoment": _time(schedule.last_moment),
+        "lastOutcome": schedule.last_outcome or None,
+        "lastId": schedule.last_subject,
+        "pauseReason": schedule.paused or None,
+    }
+    return view | {name: value for name, value in more.items() if value is not None}
+
+
+def schedule_view(schedule: Schedule) -> dict[str, Any]:
+    """Show a schedule with what it makes; its moments are added by who can compute them."""
+    return schedule_row(schedule) | target_view(schedule.target)
+
+
+def target_view(target: dict[str, Any]) -> dict[str, Any]:
+    """Show what a schedule makes in the words of its request."""
+    if TASK in target:
+        return {TASK: task_said(target[TASK])}
+    if WORKFLOW in target:
+        return {WORKFLOW: _workflow_said(target[WORKFLOW])}
+    return target
+
+
+def task_said(values: dict[str, Any]) -> dict[str, Any]:
+    """Show a stored request (rota.domain.stored) as a body of POST /v1/tasks."""
+    plan = values.get("plan", {})
+    said = {name: values[field] for field, name in _NAMES.items() if field in values}
+    said |= {name: plan[field] for field, name in _ASKED.items() if field in plan}
+    if "retry" in plan:
+        said["retry"] = {_camel(name): value for name, value in plan["retry"].items()}
+    return said
+
+
+def _workflow_said(values: dict[str, Any]) -> dict[str, Any]:
+    flow = values.get("flow", {})
+    said: dict[str, Any] = {"tasks": [task_said(each) for each in values["tasks"]]}
+    more = {
+        "name": flow.get("name"),
+        "open": flow.get("is_open"),
+        "failure": flow.get("failure"),
+        "onFailure": flow.get("on_failure"),
+        "escalate": escalation_shown(flow.get("escalate")),
+        "callbackUrl": values.get("callback"),
+    }
+    return said | {name: value for name, value in more.items() if value is not None}
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def firing_view(event: e.ScheduleFired) -> dict[str, Any]:
+    view = {
+        "outcome": event.outcome,
+        "moment": rfc3339(event.moment),
+        "id": event.subject,
+        "reason": event.reason,
+        "manual": event.manual,
+        "late": event.late,
+        "waited": event.from_queue,
+    }
+    return {name: value for name, value in view.items() if value is not None}
+
+
+def firing_row(record: Record[e.ScheduleFired | e.ScheduleMissed]) -> dict[str, Any]:
+    """Show a record of what became of one moment, or of several that were missed."""
+    event = record.event
+    head = {"seq": record.seq, "at": rfc3339(record.at)}
+    if isinstance(event, e.ScheduleFired):
+        return head | firing_view(event)
+    row: dict[str, Any] = {
+        "outcome": "missed",
+        "moment": rfc3339(event.first),
+        "lastMoment": rfc3339(event.last),
+        "missed": event.missed,
+    }
+    return head | row | ({"more": True} if event.more else {})
+
+
+def _time(at: int | None) -> str | None:
+    return rfc3339(at) if at else None

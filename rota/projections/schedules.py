@@ -1,0 +1,94 @@
+"""The schedules, by name, and which of them wait for the end of what they made.
+
+Their number and their bytes are bounded by whoever decides (rota.domain.schedule). Nothing is
+computed from the calendar here: each record says which moment comes next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.domain.schedule import Schedule
+
+if TYPE_CHECKING:
+    from rota.domain import events as e
+    from rota.domain.events import Record
+
+
+class Schedules:
+    """Every schedule.
+
+    `awaited` names, for a task, workflow or run that moments wait for, the schedule that made it.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Schedule] = {}
+        self.awaited: dict[str, str] = {}
+        self.bytes = 0
+
+    def get(self, name: str) -> Schedule | None:
+        return self.by_name.get(name)
+
+    def on_created(self, record: Record[e.ScheduleCreated]) -> None:
+        self._drop(record.event.schedule)
+        self._add(Schedule(record))
+
+    def on_changed(self, record: Record[e.ScheduleChanged]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            self.bytes -= schedule.weight
+            schedule.define(record.event)
+            self.bytes += schedule.weight
+
+    def on_paused(self, record: Record[e.SchedulePaused]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            schedule.paused = record.event.reason
+            schedule.next_at = schedule.due_at = None
+
+    def on_resumed(self, record: Record[e.ScheduleResumed]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            schedule.paused = None
+            schedule.next_at, schedule.due_at = record.event.next_at, record.event.due_at
+
+    def on_deleted(self, record: Record[e.ScheduleDeleted]) -> None:
+        self._drop(record.event.schedule)
+
+    def on_fired(self, record: Record[e.ScheduleFired]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            self._await_no_more(schedule)
+            schedule.on_fired(record)
+            self._await(schedule)
+
+    def on_missed(self, record: Record[e.ScheduleMissed]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            schedule.on_missed(record.event)
+
+    def _add(self, schedule: Schedule) -> None:
+        self.by_name[schedule.name] = schedule
+        self.bytes += schedule.weight
+        self._await(schedule)
+
+    def _drop(self, name: str) -> None:
+        schedule = self.by_name.pop(name, None)
+        if schedule is not None:
+            self.bytes -= schedule.weight
+            self._await_no_more(schedule)
+
+    def _await(self, schedule: Schedule) -> None:
+        if schedule.waiting and schedule.last_subject is not None:
+            self.awaited[schedule.last_subject] = schedule.name
+
+    def _await_no_more(self, schedule: Schedule) -> None:
+        if schedule.last_subject is not None:
+            self.awaited.pop(schedule.last_subject, None)
+
+    def dump(self) -> list[list[Any]]:
+        return [schedule.to_row() for schedule in self.by_name.values()]
+
+    def load(self, rows: list[list[Any]]) -> None:
+        for row in rows:
+            self._add(Schedule.from_row(row))
