@@ -23,7 +23,8 @@ LINES_MAX = 400
 
 HOMES = {
     "lmdb": {"eventlog/lmdb_environment.py", "eventlog/lmdb_store.py"},
-    "time": {"clock.py"},
+    "time": {"clock.py", "executors/keeper.py"},
+    "psutil": {"executors/leftovers.py"},
 }
 """Libraries that one module alone, or two that are one thing, may import."""
 
