@@ -10,6 +10,7 @@ NAMES = (
     "lifecycle",
     "workers",
     "task_model",
+    "commands",
     "backlog",
     "bulk",
     "replay",

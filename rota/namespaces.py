@@ -17,6 +17,7 @@ from rota.actors.system import Shard
 from rota.errors import RotaError
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.callback import CallbackSender
+from rota.executors.leftovers import kill_leftovers
 from rota.executors.runner import AsyncRunner, build_executors
 from rota.http.bridge import Bridge
 from rota.http.callbacks import HttpCourier
@@ -124,6 +125,7 @@ class OpenNamespace:
 
     def start(self) -> None:
         """Start the actors over what was folded. Raises a RotaError."""
+        kill_leftovers(Path(self.settings.server.data_dir))
         with self._named():
             self.shard.start()
         self.is_started = True

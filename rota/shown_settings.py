@@ -29,6 +29,7 @@ def shown(settings: Settings) -> dict[str, Any]:
     values["webhooks"]["secret"] = SET if settings.webhooks.secrets else ""
     for executor in values["executors"].values():
         executor["headers"] = _named(executor["headers"])
+        executor["env"] = _named(executor["env"])
         executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
     return values
 

@@ -23,9 +23,10 @@ LINES_MAX = 400
 
 HOMES = {
     "lmdb": {"eventlog/lmdb_environment.py", "eventlog/lmdb_store.py"},
-    "time": {"clock.py"},
     "cronsim": {"calendars.py"},
     "zoneinfo": {"calendars.py"},
+    "time": {"clock.py", "executors/keeper.py"},
+    "psutil": {"executors/leftovers.py"},
 }
 """Libraries that one module alone, or two that are one thing, may import."""
 

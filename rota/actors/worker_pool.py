@@ -245,7 +245,7 @@ class WorkerPool(CooperativeActor):
         if task is None or task.token != message.token or task.state not in IN_FLIGHT:
             return
         note = message.note
-        lines = (note.line,) if note.line else ()
+        lines = (note.line,) if note.line else note.lines
         events = decide_notes(task, lines, note.level, note.progress)
         try:
             for event in events:

@@ -33,11 +33,12 @@ class Attempt(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something an attempt says of itself while it runs: a log line, or how far it has come."""
+    """Something an attempt says of itself while it runs: log lines, or how far it has come."""
 
     line: str = ""
     level: str = "info"
     progress: Any = None
+    lines: tuple[str, ...] = ()
 
 
 class Executor(Protocol):

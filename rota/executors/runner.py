@@ -9,21 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.domain.commands import Outcome
 from rota.executors.builtin import BuiltinExecutor
 from rota.executors.chat import ChatExecutor
+from rota.executors.command import CommandExecutor
 from rota.executors.http import HttpExecutor
+from rota.executors.leftovers import FOLDER, marks_of
 from rota.executors.tab import TabExecutor
+from rota.executors.wards import Keepers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rota.config import Settings
+    from rota.config import ExecutorSettings, Settings
     from rota.executors.port import Abort, Attempt, Executor, Tell
 
 logger = logging.getLogger("rota.executors")
+
+CLOSE_S = 30.0
+"""For so long the end of a server waits for what it cut off."""
 
 KINDS: dict[str, type[HttpExecutor]] = {
     "http": HttpExecutor,
@@ -35,12 +42,19 @@ KINDS: dict[str, type[HttpExecutor]] = {
 def build_executors(
     settings: Settings, more: Mapping[str, str] | None = None
 ) -> dict[str, Executor]:
-    """Make the executors that a configuration names; `more` are headers that they send, too."""
-    made: dict[str, Executor] = {
-        name: KINDS[e.kind](e.url, {**(more or {}), **e.headers})
-        for name, e in settings.executors.items()
-    }
-    return made
+    """Make the executors that a configuration names; `more` are headers that they send, too.
+
+    Raises ConfigError.
+    """
+    folder = Path(settings.server.data_dir)
+    keepers = Keepers(marks_of(folder))
+
+    def made(each: ExecutorSettings) -> Executor:
+        if each.kind == "command":
+            return CommandExecutor(each, keepers, folder / FOLDER)
+        return KINDS[each.kind](each.url, {**(more or {}), **each.headers})
+
+    return {name: made(each) for name, each in settings.executors.items()}
 
 
 class AsyncRunner:
@@ -82,7 +96,10 @@ class AsyncRunner:
         """Abort what runs, and close the executors."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            if left:
+                logger.error("%d attempts cannot be ended; the server ends without them", len(left))
         for executor in self._executors.values():
             await executor.close()
 
