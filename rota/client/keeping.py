@@ -108,7 +108,7 @@ class Keeper:
 
     async def flush(self, held: Held) -> None:
         """Tell what an attempt has said, before it ends; however long the server is away."""
-        tries = away_pauses()
+        tries = away_pauses(self._lease_s)
         while held.ctx.has_notes() and not held.is_lost:
             if not await self.beat(held):
                 await asyncio.sleep(next(tries))

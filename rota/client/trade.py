@@ -89,6 +89,7 @@ class Trade:
         self._poller = poller
         self._worker_id = worker_id
         self._wish = wish
+        self._away_s_max = min(AWAY_S_MAX, wish.get("leaseMs", 30_000) / 3000)
         self._room = room
         self._on_leases = on_leases
         self._outcomes: deque[Parcel] = deque()
@@ -127,7 +128,7 @@ class Trade:
 
     async def lease(self) -> None:
         """Wait for tasks whenever there is room and nothing to tell. Raises what is refused."""
-        tries = pauses(AWAY_S, AWAY_S_MAX)
+        tries = pauses(AWAY_S, self._away_s_max)
         while self._is_open:
             self._has_room.clear()
             room = self._free()
@@ -148,7 +149,7 @@ class Trade:
             finally:
                 self._asked -= room
             self._found()
-            tries = pauses(AWAY_S, AWAY_S_MAX)
+            tries = pauses(AWAY_S, self._away_s_max)
             self._take(answer)
 
     def _free(self) -> int:
@@ -162,7 +163,7 @@ class Trade:
 
     async def settle(self) -> None:
         """Send outcomes for ever, and take tasks with them. Raises what is refused."""
-        tries = pauses(AWAY_S, AWAY_S_MAX)
+        tries = pauses(AWAY_S, self._away_s_max)
         while True:
             await self._has_outcomes.wait()
             sent = self._next_parcels()
@@ -187,7 +188,7 @@ class Trade:
             finally:
                 self._asked -= room
             self._found()
-            tries = pauses(AWAY_S, AWAY_S_MAX)
+            tries = pauses(AWAY_S, self._away_s_max)
             for parcel, told in zip(sent, answer["outcomes"], strict=True):
                 self._hear(parcel, told)
             self._take(answer)
@@ -292,9 +293,9 @@ def _hundreds(names: Iterable[str]) -> list[list[str]]:
     return [rest[at : at + NAMES_MAX] for at in range(0, len(rest), NAMES_MAX)]
 
 
-def away_pauses() -> Iterator[float]:
-    """Give the pauses between two tries to reach a server."""
-    return pauses(AWAY_S, AWAY_S_MAX)
+def away_pauses(lease_s: float) -> Iterator[float]:
+    """Give the pauses between two tries to reach a server: no lease ends meanwhile."""
+    return pauses(AWAY_S, min(AWAY_S_MAX, lease_s / 3))
 
 
 def _will_pass(error: RotaError) -> bool:

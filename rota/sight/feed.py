@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rota.actors.system import Shard
     from rota.actors.tail import Entry, Tail
     from rota.eventlog.port import LogReader
+    from rota.sight.history import Belongs
 
 T = TypeVar("T")
 
@@ -54,15 +55,15 @@ class Feed:
 
     # -- for records that a caller was given already
 
-    def batch_here(self, task_id: str) -> tuple[bool, str | None]:
-        """Whether a task is in memory, and the batch that it is of."""
+    def belongs_here(self, task_id: str) -> tuple[bool, Belongs]:
+        """Whether a task is in memory, and what it is of."""
         task = self._shard.archive.task_here(task_id)
-        return task is not None, task.plan.batch if task is not None and task.plan else None
+        return task is not None, history.belongs(task.plan if task is not None else None)
 
-    async def batches_of(self, task_ids: Iterable[str]) -> dict[str, str | None]:
-        """Give the batches that tasks are of, as their first records say."""
+    async def belongings_of(self, task_ids: Iterable[str]) -> dict[str, Belongs]:
+        """Give what tasks are of, as their first records say."""
         wanted = list(task_ids)
-        return await read_log(self._shard, lambda log: history.batches_of(log, wanted))
+        return await read_log(self._shard, lambda log: history.belongings_of(log, wanted))
 
 
 async def read_log(shard: Shard, read: Callable[[LogReader], T]) -> T:

@@ -17,12 +17,13 @@ from rota.eventlog.replay import replay_task
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rota.domain.plan import Plan
     from rota.eventlog.heading import Heading
     from rota.eventlog.port import LogReader, Stored
 
     MaySee = Callable[[str | None], bool]
 
-__all__ = ["ANYTHING", "Page", "Wanted", "batches_of", "records", "records_of", "replay_task"]
+__all__ = ["ANYTHING", "Page", "Wanted", "belongings_of", "records", "records_of", "replay_task"]
 
 SCAN_MAX = 20_000
 SCAN_ROWS = 100
@@ -127,12 +128,22 @@ def records_of(log: LogReader, task_id: str, after: int, limit: int) -> Page:
     return Page(found, found[-1].seq if found else after, is_cut, head)
 
 
-def batches_of(log: LogReader, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """Give the batches of tasks by one record each: a task's history may be long."""
-    found: dict[str, str | None] = {}
+class Belongs(NamedTuple):
+    """The batch and the workflow that a task is of."""
+
+    batch: str | None = None
+    workflow: str | None = None
+
+
+def belongs(plan: Plan | None) -> Belongs:
+    return Belongs(plan.batch, plan.workflow) if plan is not None else Belongs()
+
+
+def belongings_of(log: LogReader, task_ids: Sequence[str]) -> dict[str, Belongs]:
+    """Give what tasks are of by one record each: a task's history may be long."""
+    found: dict[str, Belongs] = {}
     for task_id in task_ids:
         first = log.read_task(task_id, 1)
         born: Any = decode(first[0].body).event if first else None
-        plan = born.plan if isinstance(born, TaskSubmitted) else None
-        found[task_id] = plan.batch if plan is not None else None
+        found[task_id] = belongs(born.plan if isinstance(born, TaskSubmitted) else None)
     return found

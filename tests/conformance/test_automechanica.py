@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.http_server import ended as when_ended
 from support.http_server import until
 
 from rota.clock import parse_rfc3339, rfc3339
@@ -341,6 +342,26 @@ def test_what_happens_to_a_task_is_an_agent_event(rota: Rota) -> None:
     assert {event["agent_name"] for event in mine} == {"FitmentAgent"}
     assert mine[-1]["payload"]["result"] == {"echo": FITMENT["payload"]}
     assert mine[-1]["created_at"] == row["updated_at"]
+
+
+def test_every_agent_event_of_a_task_names_its_workflow(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxEndedTasks": 1}})
+    body = {"agentId": "ann", "tasks": [{"action": "echo"}]}
+    flow = rota.post("/v1/workflows", body).json["workflowId"]
+    until(lambda: rota.get(f"/v1/workflows/{flow}").json["state"] == "completed")
+    (task,) = rota.get(f"/v1/workflows/{flow}").json["tasks"]
+    last = None
+    for _ in range(3):  # the task leaves memory
+        last = rota.submit_native("ann", "echo")
+        when_ended(rota, last)
+    events = rota.get("/v1/events?view=automechanica").json["events"]
+    mine = [each for each in events if each["task_id"] == task["taskId"]]
+    assert {each["event_type"] for each in mine} >= {"task_submitted", "task_succeeded"}
+    assert {each["workflow_id"] for each in mine} == {flow}
+    assert {each["workflow_id"] for each in events if each["task_id"] == last} == {None}
+    with rota.stream("/v1/events/stream?view=automechanica&after=0") as stream:
+        frames = stream.take(len(mine))
+    assert {frame.event["workflow_id"] for frame in frames} == {flow}
 
 
 def test_agent_events_are_streamed_as_they_happen(rota: Rota) -> None:

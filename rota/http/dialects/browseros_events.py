@@ -1,7 +1,6 @@
 """Facts by BrowserOS's names, for pages and for streams.
 
-They name a task's batch, which only its first record says. That is looked up once a task, in memory
-or by one read of one record beside the loop; never by reading a task's history, which may be long.
+They name a task's batch, which only its first record says (rota.http.belonging).
 """
 
 from __future__ import annotations
@@ -15,47 +14,32 @@ from rota.domain import events as e
 from rota.eventlog.codec import KINDS as NAMES
 from rota.eventlog.codec import decode
 from rota.eventlog.heading import heading_of
+from rota.http.belonging import Belonging
 from rota.http.dialects import browseros
-from rota.http.streams import LacksError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rota.actors.tail import Entry
     from rota.domain.events import Record
     from rota.eventlog.port import Stored
     from rota.sight.feed import Feed
 
 KINDS = frozenset(NAMES[cls] for cls in browseros.EVENTS)
-BATCHES_KEPT = 4096
 SLICE_EVENTS = 50
 
 
 class Batches:
-    """Which task is of which batch; what was looked up last is kept."""
+    """Which task is of which batch."""
 
     def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-        self._known: dict[str, str | None] = {}
+        self._belonging = Belonging(feed)
+        self.look_up = self._belonging.look_up_page
 
     def of(self, record: Record[e.Event]) -> str | None:
         """Give the batch of the task that a record is about. Raises LacksError."""
         event: Any = record.event
         if isinstance(event, e.TaskSubmitted):
             return event.plan.batch if event.plan is not None else None
-        task_id: str = event.task
-        is_here, batch = self._feed.batch_here(task_id)
-        if is_here:
-            return batch
-        if task_id not in self._known:
-            raise LacksError(lambda: self.look_up([task_id]))
-        return self._known[task_id]
-
-    async def look_up(self, task_ids: Iterable[str]) -> None:
-        """Keep the batches of tasks. Raises a LogError."""
-        self._known |= await self._feed.batches_of(task_ids)
-        while len(self._known) > BATCHES_KEPT:
-            del self._known[next(iter(self._known))]
+        return self._belonging.of(event.task).batch
 
 
 class Frames:

@@ -60,7 +60,7 @@ async def feed(call: Call) -> Any:
         if view == browseros.NAME:
             shown = await browseros_events.shown(call.namespace.feed, page.found)
         else:
-            shown = automechanica_events.shown(page.found)
+            shown = await automechanica_events.shown(call.namespace.feed, page.found)
         return call.json({"events": shown, "next": page.next, "head": page.head})
     events = b",".join(item.body for item in page.found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, page.next, page.head))
@@ -135,11 +135,10 @@ def _renderer(call: Call, view: str) -> Callable[[Entry], bytes]:
     """Give what makes the frames of a view: one for all streams, so that they can share them."""
     if view == NATIVE:
         return _frame
-    if view == automechanica.NAME:
-        return automechanica_events.frame
     made = call.namespace.streams.renderers
     if view not in made:
-        made[view] = browseros_events.Frames(call.namespace.feed)
+        of_view = automechanica_events if view == automechanica.NAME else browseros_events
+        made[view] = of_view.Frames(call.namespace.feed)
     return made[view]
 
 
