@@ -182,26 +182,26 @@ class Bridge:
         self, name: str, wanted: Definition, by: str, *, paused: bool
     ) -> bool:
         """Make a schedule; True if it is there already. Raises a RequestError."""
-        known: bool = await self._ask(
+        known: bool = await self.ask(
             self.shard.schedules, lambda reply: sm.CreateSchedule(name, wanted, paused, by, reply)
         )
         return known
 
     async def change_schedule(self, name: str, changes: dict[str, Any], by: str) -> None:
         """Change a schedule. Raises a RequestError."""
-        await self._ask(
+        await self.ask(
             self.shard.schedules, lambda reply: sm.ChangeSchedule(name, changes, by, reply)
         )
 
     async def steer_schedule(self, name: str, how: str, reason: str, by: str) -> None:
         """Pause, resume or delete a schedule. Raises NotFound."""
-        await self._ask(
+        await self.ask(
             self.shard.schedules, lambda reply: sm.SteerSchedule(name, how, reason, by, reply)
         )
 
     async def run_schedule(self, name: str, by: str) -> ScheduleFired:
         """Have a schedule fire now; give what became of it. Raises NotFound."""
-        fired: ScheduleFired = await self._ask(
+        fired: ScheduleFired = await self.ask(
             self.shard.schedules, lambda reply: sm.RunSchedule(name, by, reply)
         )
         return fired
