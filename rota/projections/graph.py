@@ -73,7 +73,10 @@ class Graph:
         return task.waits or () if task is not None else ()
 
     def on_submitted(self, record: Record[TaskFact], task: Task) -> None:
+        """Learn whom a new or revived task waits for; a revived one that waits for none is due."""
         del record
+        if task.waits is not None and not task.waits:
+            self.due[task.id] = ""
         for parent in task.waits or ():
             self.children.setdefault(parent, {})[task.id] = task
 
