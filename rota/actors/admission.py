@@ -89,29 +89,21 @@ class AdmissionActor(CooperativeActor):
         if kind in FORESEEN and self._foresight.lacks(message):
             return
         if kind is m.SubmitTasks:
-            self._answer(message.reply, lambda: self._submit_each(message))
+            self._journal.answer_with(message.reply, lambda: self._submit_each(message))
         elif kind is m.SubmitTogether:
-            self._answer(message.reply, lambda: self._submit_together(message))
+            self._journal.answer_with(message.reply, lambda: self._submit_together(message))
         elif kind is m.FinishBatch:
             self._finish(message.batch)
         elif kind is m.CancelBatch:
-            self._answer(message.reply, lambda: self._cancel_batch(message))
+            self._journal.answer_with(message.reply, lambda: self._cancel_batch(message))
         elif kind is m.ChangeLimits:
             self._change_limits(message)
         elif kind is m.CreateToken:
-            self._answer(message.reply, lambda: create_token(self._journal, message))
+            self._journal.answer_with(message.reply, lambda: create_token(self._journal, message))
         elif kind is m.RevokeToken:
-            self._answer(message.reply, lambda: revoke_token(self._journal, message))
+            self._journal.answer_with(message.reply, lambda: revoke_token(self._journal, message))
         elif kind is m.CountRefusals or kind is m.LookAgain:
             self._count_refusals()
-
-    def _answer(self, reply: m.Reply, do: Callable[[], Any]) -> None:
-        try:
-            value = do()
-        except RequestError as error:
-            self._journal.refuse(reply, error)
-        else:
-            self._journal.answer(reply, value)
 
     # -- one task
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.domain.events import Record
 from rota.domain.tokens import ROTA
-from rota.errors import StorageUnavailable
+from rota.errors import RequestError, StorageUnavailable
 from rota.eventlog import chain, codec
 from rota.eventlog.crash_points import reach
 from rota.eventlog.port import Stored
@@ -159,6 +159,15 @@ class Journal:
             reply.ok(value)
             return
         self._effects.append((self._seq, self._ok, (reply, value)))
+
+    def answer_with(self, reply: Reply, do: Callable[[], Any]) -> None:
+        """Answer with what `do` gives, or refuse by what it raises."""
+        try:
+            value = do()
+        except RequestError as error:
+            self.refuse(reply, error)
+        else:
+            self.answer(reply, value)
 
     def has_promised(self, reply: Reply) -> bool:
         """Whether an answer is under way: what was asked for is done, or will be decided."""

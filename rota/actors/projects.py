@@ -32,14 +32,12 @@ from rota.domain.project_lists import (
 )
 from rota.domain.project_parts import FORCE_STOPPED
 from rota.domain.task import RUNNING
-from rota.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rota.actors.archive import Archive
     from rota.actors.journal import Journal
-    from rota.actors.messages import Reply
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.domain.events import Event
@@ -84,7 +82,7 @@ class ProjectsActor(CooperativeActor):
         asked = self._asked.get(kind)
         if asked is not None:
             if kind is not pm.AddItems or not self._lacks(message):
-                self._answer(message.reply, lambda: asked(message))
+                self._journal.answer_with(message.reply, lambda: asked(message))
         elif kind is pm.LookAtProject:
             self._look(message.project)
         elif kind is pm.StartRuns:
@@ -93,14 +91,6 @@ class ProjectsActor(CooperativeActor):
             self._start_runs()
             for project in self._projects.live():
                 self.actor_ref.tell(pm.LookAtProject(project))
-
-    def _answer(self, reply: Reply, do: Callable[[], Any]) -> None:
-        try:
-            value = do()
-        except RequestError as error:
-            self._journal.refuse(reply, error)
-        else:
-            self._journal.answer(reply, value)
 
     @property
     def _projects(self) -> Projects:

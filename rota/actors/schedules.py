@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.actors.journal import Journal
-    from rota.actors.messages import Reply
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.domain.task import Task
@@ -78,26 +77,18 @@ class SchedulesActor(CooperativeActor):
         elif kind is sm.FireSome:
             self._fire_some()
         elif kind is sm.CreateSchedule:
-            self._answer(message.reply, lambda: self._create(message))
+            self._journal.answer_with(message.reply, lambda: self._create(message))
         elif kind is sm.ChangeSchedule:
-            self._answer(message.reply, lambda: self._change(message))
+            self._journal.answer_with(message.reply, lambda: self._change(message))
         elif kind is sm.SteerSchedule:
-            self._answer(message.reply, lambda: self._steer(message))
+            self._journal.answer_with(message.reply, lambda: self._steer(message))
         elif kind is sm.RunSchedule:
-            self._answer(message.reply, lambda: self._run(message))
+            self._journal.answer_with(message.reply, lambda: self._run(message))
         elif kind is LookAgain:
             now = self._journal.now()
             for schedule in self._journal.state.schedules.by_name.values():
                 if schedule.waiting or (schedule.due_at is not None and schedule.due_at <= now):
                     self._note(schedule.name)
-
-    def _answer(self, reply: Reply, do: Callable[[], Any]) -> None:
-        try:
-            value = do()
-        except RequestError as error:
-            self._journal.refuse(reply, error)
-        else:
-            self._journal.answer(reply, value)
 
     # -- turns
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.lending import Wants
     from rota.domain.schedule import Definition
+    from rota.domain.task import Task
     from rota.domain.tokens import NewToken
     from rota.executors.guard import CallbackGuard
 
@@ -89,6 +90,11 @@ class Bridge:
 
     async def cancel(self, task_id: str, reason: str, by: str) -> str:
         """Cancel a task. Raises NotFound or Conflict."""
+        task = await self._unended(task_id, by)
+        return await self._ask_queue(task.agent, m.CancelTask, task_id, reason, by)
+
+    async def _unended(self, task_id: str, by: str) -> Task:
+        """Give a task that can be changed. Raises NotFound or Conflict."""
         self.shard.check_open()
         sight = self.sight_for(by)
         task = await sight.task(task_id)
@@ -96,7 +102,7 @@ class Bridge:
             state = await sight.show_task(task_id, lambda task: task.state)
             details = {"taskId": task.id, "state": state.value}
             raise Conflict(f"task is already {state.value}", details=details)
-        return await self._ask_queue(task.agent, m.CancelTask, task_id, reason, by)
+        return task
 
     async def retry(self, task_id: str, by: str) -> str:
         """Give a failed task a new life. Raises NotFound or Conflict."""
@@ -108,13 +114,7 @@ class Bridge:
 
     async def reprioritise(self, task_id: str, priority: int, by: str) -> str:
         """Give a task another priority; give its state. Raises NotFound or Conflict."""
-        self.shard.check_open()
-        sight = self.sight_for(by)
-        task = await sight.task(task_id)
-        if task.state in TERMINAL:
-            state = await sight.show_task(task_id, lambda task: task.state)
-            details = {"taskId": task.id, "state": state.value}
-            raise Conflict(f"task is already {state.value}", details=details)
+        await self._unended(task_id, by)
         found: str = await self.ask(
             self.shard.bulk, lambda reply: bm.ReprioritiseTask(task_id, priority, by, reply)
         )
