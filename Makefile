@@ -9,7 +9,7 @@ run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --dat
 	$(BIN)/rota serve $(ARGS)
 
 test: .venv/installed  ## every test, on all cores
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/installed  ## style, and who may import whom
 	$(BIN)/ruff check .
