@@ -82,6 +82,17 @@ class NewToken(NamedTuple):
     lifetime_us: int | None = None
 
 
+def by_worker(caller: str, worker: str | None) -> str:
+    """Say who speaks when a worker does: a name that is its own to choose is no proof of it.
+
+    So a token's name comes first, and no token's name has a stroke in it. Where nobody has a token
+    there is nobody to be taken for but `RESERVED`, and so no worker is called.
+    """
+    if not worker:
+        return caller
+    return worker if caller == LOCAL else f"{caller}/{worker}"
+
+
 def hash_of(secret: bytes) -> str:
     return blake2b(secret, digest_size=32).hexdigest()
 

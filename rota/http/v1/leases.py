@@ -87,7 +87,7 @@ def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
         msg = f"agents times types must not be more than {FILTERS_MAX}"
         raise InvalidRequest(msg)
     labels = frozenset(body.labels)
-    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start)
+    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start, call.by)
 
 
 def _shown(worker: str, lent: Lent) -> dict[str, Any]:
