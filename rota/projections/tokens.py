@@ -1,9 +1,9 @@
 """The tokens that were made and not taken back, by name and by the hash of their secret.
 
-Their number and size are bounded by whoever decides (rota.domain.tokens). One that has expired stays
-until its name is used again or room is needed, so that people see what became of it; whether it is
-good at a moment is said by `find`. `changes` counts the facts: whoever knows the last count knows
-whether to look again.
+Their number and size are bounded by whoever decides (rota.domain.tokens). One that has expired
+stays until its name is used again or room is needed, so that people see what became of it; whether
+it is good at a moment is said by `find`. `changes` counts the facts: whoever knows the last count
+knows whether to look again.
 """
 
 from __future__ import annotations
