@@ -301,7 +301,7 @@ class LeasesActor(CooperativeActor):
             self._ends.add(task.token, self.live)
             self._wake_for_next()
         task.expires_at = lease.expires_at
-        self.workers.heard(task.worker, now, lease)
+        self.workers.seen(task.worker, now)
         self._start(task, message.by)
         for event in events:
             journal.record(event, by=by_worker(message.by, task.worker), cause=message.token)
