@@ -164,6 +164,9 @@ def check_tokens(common: dict[str, str], namespaces: dict[str, NamespaceSettings
         if name in RESERVED:
             msg = f"tokens.{name}: this is what rota calls callers itself; give it another name"
             raise ValueError(msg)
+        if "/" in name:  # what is written between a token's name and its worker's
+            msg = f"tokens.{name}: a token's name has no '/'; give it another one"
+            raise ValueError(msg)
     seen = {secret: f"server.tokens.{name}" for name, secret in common.items()}
     for namespace, settings in namespaces.items():
         for name, secret in settings.tokens.items():

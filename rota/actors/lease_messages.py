@@ -75,7 +75,7 @@ class LeaseOutcome(NamedTuple):
 class SettleLeases(NamedTuple):
     """Take what a worker says of its leases; the reply is a list, an answer for each.
 
-    A `worker` that says who it is speaks for its own leases only.
+    A `worker` that says who it is speaks for its own leases only. `by` is whose token it has.
     """
 
     outcomes: tuple[LeaseOutcome, ...]
@@ -95,6 +95,7 @@ class ExtendLease(NamedTuple):
     level: str
     progress: Any
     lease_ms: int | None
+    by: str
     reply: Reply
 
 

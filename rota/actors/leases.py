@@ -28,7 +28,7 @@ from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import decide_notes
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
-from rota.domain.tokens import ROTA
+from rota.domain.tokens import ROTA, by_worker
 from rota.errors import Conflict, InvalidRequest, RequestError, RotaError
 
 if TYPE_CHECKING:
@@ -234,11 +234,11 @@ class LeasesActor(CooperativeActor):
             before = None if isinstance(parents, RotaError) else parents
             self._archive.fetch(list(lacking), before, go_on, go_on, depth="shown")
             return
-        lent = [self._lend(task, params, start=wants.start) for task, params in found]
+        lent = [self._lend(task, params, wants.by, start=wants.start) for task, params in found]
         hand = _Hand(self, message.reply)
         self._journal.answer(hand, [each for each in lent if each is not None])
 
-    def _lend(self, task: Task, params: Any, *, start: bool) -> Lent | None:
+    def _lend(self, task: Task, params: Any, by: str, *, start: bool) -> Lent | None:
         """Give what a worker is told; None if the params cannot be made."""
         token = task.token
         if isinstance(params, InvalidRequest):
@@ -246,15 +246,15 @@ class LeasesActor(CooperativeActor):
             self._settling.take(task, task.attempt, token, bad)
             return None
         if start:
-            self._start(task)
+            self._start(task, by)
         lease = self._begin(task)
         return Lent(copy(task), token, task.attempt, params, lease.lease_ms, lease.expires_at)
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: Task, by: str) -> None:
         if task.state is ASSIGNED:
             event = decide_start(task, task.token)
             assert event is not None
-            self._journal.record(event, by=task.worker or ROTA, cause=task.token)
+            self._journal.record(event, by=by_worker(by, task.worker), cause=task.token)
 
     def _put_back_soon(self, task: Task) -> None:
         """Put a task back that asks for what could not be read; not at once, or it comes again."""
@@ -268,10 +268,8 @@ class LeasesActor(CooperativeActor):
             if task is not None:
                 self._release(task, message.reason)
 
-    def _release(self, task: Task, reason: str = RELEASED) -> None:
-        token, worker = task.token, task.worker or ROTA
-        before = self._ended(task, reason)
-        by = worker if reason == RELEASED else ROTA
+    def _release(self, task: Task, reason: str = RELEASED, by: str = ROTA) -> None:
+        token, before = task.token, self._ended(task, reason)
         self._journal.record(*before, *decide_interruption(task, reason), by=by, cause=token)
 
     def _ended(self, task: Task, how: str) -> tuple[Event, ...]:
@@ -303,10 +301,10 @@ class LeasesActor(CooperativeActor):
             self._ends.add(task.token, self.live)
             self._wake_for_next()
         task.expires_at = lease.expires_at
-        self.workers.heard(task.worker, now, lease)
-        self._start(task)
+        self.workers.seen(task.worker, now)
+        self._start(task, message.by)
         for event in events:
-            journal.record(event, by=task.worker or ROTA, cause=message.token)
+            journal.record(event, by=by_worker(message.by, task.worker), cause=message.token)
         journal.answer(message.reply, Heard(task.id, task.state.value, lease.expires_at))
 
     def _settle(self, said: lm.LeaseOutcome, message: lm.SettleLeases) -> Settled | RequestError:
@@ -316,24 +314,23 @@ class LeasesActor(CooperativeActor):
                 raise over_and_gone(said.task)
             check_held(task, said.lease, said.token, message.worker)
         except Conflict as error:
-            self._refuse(said, task, message.by)
+            self._refuse(said, task, by_worker(message.by, message.worker))
             return error
         except RequestError as error:
             return error
         self.subject = task.id
-        state = self._end(task, said)
+        state = self._end(task, said, by_worker(message.by, task.worker))
         self.subject = ""
         return state
 
-    def _end(self, task: Task, said: lm.LeaseOutcome) -> Settled:
-        worker = task.worker or ROTA
+    def _end(self, task: Task, said: lm.LeaseOutcome, by: str) -> Settled:
         if said.outcome is None:
-            self._release(task)
+            self._release(task, by=by)
             return Settled(said.task, task.state.value)
         before = self._ended(task, "completed" if said.outcome.ok else "failed")
         if before:
-            self._journal.record(*before, by=worker, cause=said.token)
-        event = self._settling.take(task, task.attempt, said.token, said.outcome, by=worker)
+            self._journal.record(*before, by=by, cause=said.token)
+        event = self._settling.take(task, task.attempt, said.token, said.outcome, by=by)
         if type(event) is TaskSucceeded:
             return Settled(said.task, "succeeded")
         if type(event) is AttemptFailed:

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.domain.leases import Lease
     from rota.domain.lending import Wants
 
 WORKERS_KEPT = 10_000
@@ -23,12 +22,10 @@ NAME_BYTES = 100
 class Seen:
     """One worker."""
 
-    __slots__ = ("delay_us", "seen_at", "size", "wants")
+    __slots__ = ("seen_at", "size", "wants")
 
     def __init__(self, now: int) -> None:
         self.seen_at = now
-        self.delay_us = 0
-        """The silence before it was last heard of by a heartbeat."""
         self.wants: Wants | None = None
         self.size = 0
 
@@ -54,12 +51,6 @@ class Workers:
     def seen(self, worker: str | None, now: int) -> None:
         if worker:
             self._one(worker, now)
-
-    def heard(self, worker: str | None, now: int, lease: Lease) -> None:
-        """Take note of a heartbeat."""
-        if worker:
-            one = self._one(worker, now)
-            one.delay_us = lease.gap_us
 
     def _one(self, worker: str, now: int) -> Seen:
         one = self.by_name.get(worker)

@@ -39,6 +39,8 @@ LINE_BYTES_MAX = 16 << 20
 class AwaitingFace:
     """Drives flows on an event loop."""
 
+    is_awaited = True
+
     def __init__(
         self,
         url: str | None = None,

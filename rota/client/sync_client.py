@@ -34,6 +34,8 @@ KEPT_S = 15.0
 class BlockingFace:
     """Drives flows on the caller's thread."""
 
+    is_awaited = False
+
     def __init__(
         self,
         url: str | None = None,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain.commands import PULL
 from rota.domain.dispatch import PUSHER, Consumer, side_of
+from rota.domain.tokens import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +64,8 @@ class Wants(NamedTuple):
     most: int
     lease_ms: int
     start: bool = False
+    by: str = LOCAL
+    """Whose token it came with."""
 
     def pairs(self) -> dict[tuple[tuple[str] | None, tuple[str] | None], None]:
         """Give each agent with each type that it takes of it, once."""

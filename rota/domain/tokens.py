@@ -27,6 +27,9 @@ TOKENS_MAX = 10_000
 TOKEN_AGENTS_MAX = 100
 AGENTS_IN_ALL_MAX = 100_000
 """How many agents the tokens of a log may name together."""
+AGENTS_BYTES_MAX = 32 << 20
+"""And how much of memory those names may take."""
+_NAME_BYTES = 100
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}"
 
 
@@ -71,6 +74,10 @@ class Token(NamedTuple):
     def is_live(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
 
+    @property
+    def size(self) -> int:
+        return size_of(self.agents or ())
+
 
 class NewToken(NamedTuple):
     """What somebody wants a token to be; `lifetime_us` is None if it is to last."""
@@ -82,8 +89,24 @@ class NewToken(NamedTuple):
     lifetime_us: int | None = None
 
 
+def by_worker(caller: str, worker: str | None) -> str:
+    """Say who speaks when a worker does: a name that is its own to choose is no proof of it.
+
+    So a token's name comes first, and no token's name has a stroke in it. Where nobody has a token
+    there is nobody to be taken for but `RESERVED`, and so no worker is called.
+    """
+    if not worker:
+        return caller
+    return worker if caller == LOCAL else f"{caller}/{worker}"
+
+
 def hash_of(secret: bytes) -> str:
     return blake2b(secret, digest_size=32).hexdigest()
+
+
+def size_of(agents: Collection[str]) -> int:
+    """Say about how much of memory names take; a character may take four bytes."""
+    return _NAME_BYTES * len(agents) + 4 * sum(map(len, agents))
 
 
 def scope_of(agents: Iterable[str] | None) -> frozenset[str] | None:
@@ -111,15 +134,23 @@ def decide_creation(
     if known is not None and known.is_live(now):
         raise _taken(name, f"there is a token '{name}' already")
     others = [t for t in tokens.values() if t.is_live(now)]
-    named = len(wanted.agents) + sum(len(t.agents or ()) for t in others)
-    if len(others) >= TOKENS_MAX or named > AGENTS_IN_ALL_MAX:
-        msg = f"there are as many tokens as there may be: {TOKENS_MAX}"
-        if named > AGENTS_IN_ALL_MAX:
-            msg = f"tokens would name more than {AGENTS_IN_ALL_MAX} agents together"
-        raise Conflict(msg, code="too_many_tokens", hint="revoke some")
-    expires_at = None if wanted.lifetime_us is None else now + wanted.lifetime_us
     agents = sorted(set(wanted.agents)) or None
+    _check_room(agents or (), others)
+    expires_at = None if wanted.lifetime_us is None else now + wanted.lifetime_us
     return TokenCreated(name, wanted.role, wanted.hash, agents, expires_at)
+
+
+def _check_room(agents: Collection[str], others: Collection[Token]) -> None:
+    """Refuse a token more than there may be beside others. Raises Conflict."""
+    if len(others) >= TOKENS_MAX:
+        msg = f"there are as many tokens as there may be: {TOKENS_MAX}"
+    elif len(agents) + sum(len(t.agents or ()) for t in others) > AGENTS_IN_ALL_MAX:
+        msg = f"tokens would name more than {AGENTS_IN_ALL_MAX} agents together"
+    elif size_of(agents) + sum(t.size for t in others) > AGENTS_BYTES_MAX:
+        msg = f"the agents that tokens name would take more than {AGENTS_BYTES_MAX} bytes"
+    else:
+        return
+    raise Conflict(msg, code="too_many_tokens", hint="revoke some")
 
 
 def decide_revocation(name: str, tokens: Mapping[str, Token]) -> TokenRevoked:

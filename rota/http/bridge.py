@@ -296,7 +296,7 @@ class Bridge:
         heard: Heard = await self.ask(
             self.shard.leases,
             lambda reply: lm.ExtendLease(
-                name, task.id, token, worker, lines, level, progress, lease_ms, reply
+                name, task.id, token, worker, lines, level, progress, lease_ms, by, reply
             ),
         )
         return heard

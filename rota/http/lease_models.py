@@ -85,7 +85,7 @@ class HeldBody(NativeBody):
     """What every call about a lease says."""
 
     token: AttemptToken
-    workerId: AgentId | None = Field(None, description="if given, it must be whose lease it is")
+    workerId: WorkerId | None = Field(None, description="if given, it must be whose lease it is")
 
 
 class HeartbeatBody(HeldBody):

@@ -186,16 +186,26 @@ class WorkerLease(BaseModel):
     expiresAt: str
 
 
+class WorkerFilter(BaseModel):
+    """What a worker takes: tasks of these agents, of these types."""
+
+    agents: list[str] | None = None
+    types: list[str] | None = None
+
+
 class WorkerView(BaseModel):
     """A worker that was heard of."""
 
     workerId: str
     lastSeen: str
-    heartbeatDelayMs: int = Field(description="its longest silence while it held what it holds")
+    heartbeatDelayMs: int | None = Field(
+        None, description="its longest silence while it held what it holds, if it holds anything"
+    )
     waiting: bool
     labels: list[str]
     agents: list[str] | None = None
     types: list[str] | None = None
+    wants: list[WorkerFilter] | None = None
     holds: int
     leases: list[WorkerLease]
 

@@ -1,9 +1,9 @@
 """The tokens that were made and not taken back, by name and by the hash of their secret.
 
-Their number is bounded by whoever decides (rota.domain.tokens). One that has expired stays until
-its name is used again or room is needed, so that people see what became of it; whether it is good
-at a moment is said by `find`. `changes` counts the facts: whoever knows the last count knows
-whether to look again.
+Their number and size are bounded by whoever decides (rota.domain.tokens). One that has expired
+stays until its name is used again or room is needed, so that people see what became of it; whether
+it is good at a moment is said by `find`. `changes` counts the facts: whoever knows the last count
+knows whether to look again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Tokens:
     def __init__(self) -> None:
         self.by_name: dict[str, Token] = {}
         self._by_hash: dict[str, Token] = {}
+        self._size = 0
         self.changes = 0
 
     @property
@@ -38,7 +39,8 @@ class Tokens:
 
     def on_created(self, record: Record[e.TokenCreated]) -> None:
         event = record.event
-        if len(self.by_name) >= domain.TOKENS_MAX:
+        size = self._size + domain.size_of(event.agents or ())
+        if len(self.by_name) >= domain.TOKENS_MAX or size > domain.AGENTS_BYTES_MAX:
             for each in [t for t in self.by_name.values() if not t.is_live(record.at)]:
                 self._drop(each.name)
         self._drop(event.name)
@@ -61,11 +63,13 @@ class Tokens:
 
     def _add(self, token: Token) -> None:
         self.by_name[token.name] = self._by_hash[token.hash] = token
+        self._size += token.size
 
     def _drop(self, name: str) -> None:
         token = self.by_name.pop(name, None)
         if token is not None:
             self._by_hash.pop(token.hash, None)
+            self._size -= token.size
 
     def dump(self) -> dict[str, Any]:
         rows = [

@@ -134,7 +134,7 @@ class Sight:
         if type(batch) is not kind:
             raise NotFound(f"{kind.__name__.lower()} not found")
         tasks = list(map(self._archive.finder(fetched), batch.tasks))
-        if not self.sees_all and not all(self.may_see(t.agent) for t in tasks if t):
+        if not self._may_see_all(tasks):
             raise NotFound(f"{kind.__name__.lower()} not found")
         return batch, tasks
 
@@ -172,19 +172,28 @@ class Sight:
 
         Show them by `gathered`.
         """
-        flows = self._shard.state.batches.flows()
-        found = [
-            flow
-            for flow in flows
-            if (not before or flow.seq < before) and is_wanted(flow) and self._may_see_all(flow)
-        ]
-        found.sort(key=lambda flow: -flow.seq)
+        flows = sorted(self._shard.state.batches.flows(), key=lambda flow: -flow.seq)
+        found: list[Workflow] = []
+        looked = 0
+        for flow in flows:
+            if (before and flow.seq >= before) or not is_wanted(flow):
+                continue
+            if self._may_see is not None:
+                looked += len(flow.tasks)
+                if looked > SLICE_TASKS:
+                    looked = 0
+                    await asyncio.sleep(0)
+                if not self._may_see_all(map(self._archive.task_here, flow.tasks)):
+                    continue
+            found.append(flow)
+            if len(found) > limit:
+                break
         return found[:limit], len(found) > limit
 
-    def _may_see_all(self, flow: Workflow) -> bool:
+    def _may_see_all(self, tasks: Iterable[Task | None]) -> bool:
+        """Whether all tasks that belong together may be seen; none at all are nobody's."""
         if self._may_see is None:
             return True
-        tasks = map(self._archive.task_here, flow.tasks)
         agents = {task.agent if task is not None else None for task in tasks} or {None}
         return all(map(self._may_see, agents))
 

@@ -22,11 +22,11 @@ LEASES_SHOWN_MAX = 100
 
 
 class WorkerRow(NamedTuple):
-    """A worker; of its leases the first are named."""
+    """A worker; of its leases the first are named. Who holds none owes no heartbeat."""
 
     worker: str
     seen_at: int
-    delay_us: int
+    delay_us: int | None
     is_waiting: bool
     wants: Wants | None
     holds: int
@@ -50,8 +50,7 @@ def workers_of(
     for name in islice(seen, at, at + limit + 1):
         one, own = leases.workers.by_name.get(name), held.get(name, [])
         last = max([lease.seen_at for _, lease in own] + ([one.seen_at] if one is not None else []))
-        silent = max((max(each.gap_us, now - each.seen_at) for _, each in own), default=0)
-        delay_us = silent if own or one is None else one.delay_us
+        delay_us = max((max(each.gap_us, now - each.seen_at) for _, each in own), default=None)
         wants = one.wants if one is not None else None
         waits = dispatcher.waits(name)
         rows.append(WorkerRow(name, last, delay_us, waits, wants, len(own), own[:LEASES_SHOWN_MAX]))

@@ -16,6 +16,7 @@ from rota.domain.commands import PULL, Limits, Outcome
 from rota.domain.intake import Request
 from rota.domain.leases import lease_id
 from rota.domain.lending import Filter, Wants
+from rota.domain.tokens import LOCAL
 from rota.errors import Conflict, StorageUnavailable
 from rota.testing.in_memory import Reply
 
@@ -66,7 +67,7 @@ class LeaseBench(SlowBench):
         name = lease_id(task.id, lent.token)
         said = lm.LeaseOutcome(name, task.id, task.agent, lent.token, outcome)
         [answer] = self.ask(
-            self.shard.leases, lambda reply: lm.SettleLeases((said,), None, "", reply)
+            self.shard.leases, lambda reply: lm.SettleLeases((said,), None, LOCAL, reply)
         )
         return answer
 
@@ -75,7 +76,7 @@ class LeaseBench(SlowBench):
         return self.ask(
             self.shard.leases,
             lambda reply: lm.ExtendLease(
-                name, lent.task.id, lent.token, None, (), "info", None, lease_ms, reply
+                name, lent.task.id, lent.token, None, (), "info", None, lease_ms, LOCAL, reply
             ),
         )
 
@@ -242,7 +243,9 @@ def test_an_actor_that_fails_keeps_its_leases_and_their_moments(
     monkeypatch.setattr(LeasesActor, "_extend", broken)
     reply = bench.asked(
         bench.shard.leases,
-        lambda reply: lm.ExtendLease("x", task, lent.token, None, (), "info", None, None, reply),
+        lambda reply: lm.ExtendLease(
+            "x", task, lent.token, None, (), "info", None, None, LOCAL, reply
+        ),
     )
     assert len(reply.answers) <= 1
     assert len(body_of(bench.shard.leases).live) == 1

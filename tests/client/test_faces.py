@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import pydoc
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,11 +20,39 @@ from rota.errors import Conflict, InvalidRequest, NotFound, RotaError, ServerUnr
 
 
 def test_every_call_is_a_method_of_both_with_its_docstring():
-    names = [name for name in dir(Calls) if isinstance(getattr(Calls, name), Asked | Iterated)]
+    names = [
+        name
+        for name in dir(Calls)
+        if isinstance(inspect.getattr_static(Calls, name), Asked | Iterated)
+    ]
     assert {"submit", "wait_many", "stream", "settle", "create_token", "revive"} <= set(names)
     for face in (SyncRotaClient("http://127.0.0.1:1"), RotaClient("http://127.0.0.1:1")):
         for name in names:
             assert inspect.getdoc(getattr(face, name)), name
+            assert "self" not in inspect.signature(getattr(face, name)).parameters
+            assert next(iter(inspect.signature(getattr(type(face), name)).parameters)) == "self"
+
+
+def shown(thing: object) -> str:
+    """What help() says of something."""
+    return pydoc.plain(pydoc.render_doc(thing))
+
+
+def test_help_says_how_a_call_is_made_and_what_it_gives():
+    submit = "submit(self, /, action: 'str', agent: 'str', **fields: 'Any') -> "
+    assert submit + "Json\n" in shown(SyncRotaClient.submit)
+    assert submit + "Awaitable[Json]\n" in shown(RotaClient.submit)
+    assert "Submit a task" in shown(RotaClient.submit)
+    client = SyncRotaClient("http://127.0.0.1:1")
+    assert "submit(action: 'str', agent: 'str', **fields: 'Any') -> Json\n" in shown(client.submit)
+    assert "-> Iterator[Json]\n" in shown(client.iter_tasks)
+    assert "-> AsyncIterator[Json]\n" in shown(RotaClient.iter_tasks)
+    assert submit + "Awaitable[Json]\n" in shown(RotaClient)
+
+
+def test_a_call_of_the_class_is_the_clients_too(rota):
+    made = SyncRotaClient.submit(rota, "echo", "classes")
+    assert rota.wait(made["taskId"], 10)["state"] == "succeeded"
 
 
 def test_the_awaited_face_submits_waits_and_raises(server):

@@ -99,6 +99,14 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(wanted, many).code == "too_many_tokens"
 
 
+def test_the_agents_they_name_take_only_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain, "AGENTS_BYTES_MAX", 2 * (100 + 4 * 200))
+    long = NewToken("b", "submit", "h", ("x" * 200,))
+    assert decide_creation(long, known(token("a", agents=frozenset({"y" * 200}))), (), NOW)
+    full = known(token("a", agents=frozenset({"y" * 200, "z"})))
+    assert refused(long, full).code == "too_many_tokens"
+
+
 def test_what_is_not_there_cannot_be_revoked() -> None:
     assert decide_revocation("ann", known(token("ann"))) == TokenRevoked("ann")
     with pytest.raises(NotFound):

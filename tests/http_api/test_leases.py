@@ -41,6 +41,15 @@ def test_a_worker_takes_a_task_and_completes_it(rota: Rota) -> None:
     assert succeeded["by"] == "ada"
 
 
+def test_a_worker_that_holds_nothing_has_no_delay(rota: Rota) -> None:
+    rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    assert workers(rota)["ada"]["heartbeatDelayMs"] >= 0
+    say(rota, lease, "heartbeat")
+    say(rota, lease, "complete")
+    assert "heartbeatDelayMs" not in workers(rota)["ada"]
+
+
 def test_a_worker_for_whom_there_is_nothing_gets_an_empty_list(rota: Rota) -> None:
     rota.submit_native("ann", "fit")
     assert take(rota, types=["paint"]) == []

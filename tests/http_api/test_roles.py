@@ -188,35 +188,6 @@ def _plain(answer: Answer) -> Any:
     return {name: value for name, value in answer.json.items() if name != "requestId"}
 
 
-@pytest.mark.parametrize("role", ["submit", "work"])
-def test_another_agents_task_is_not_there(guarded: Guarded, role: str) -> None:
-    task = guarded.rota.submit_native("bob", "waits")
-    job = guarded.rota.post("/api/jobs", {"jobType": "crawl"}).json["data"]["jobId"]
-    batch = guarded.rota.post("/v1/batches", {"agentId": "bob", "tasks": [{"action": "a"}]})
-    flow = guarded.rota.post("/v1/workflows", {"agentId": "bob", "tasks": [{"action": "a"}]})
-    ask = {"workerId": "w", "agents": ["bob"], "types": ["a"]}
-    lease = guarded.rota.post("/v1/leases", ask).json["leases"][0]
-    ids = (task, job, batch.json["batchId"], flow.json["workflowId"], lease["leaseId"])
-    for route in ROUTES:
-        if "{id}" not in route.path or named(route) not in MAY[role] or route.is_stream:
-            continue
-        if "/projects/" in route.path:
-            continue  # projects are asked for by their names: test_projects.py
-        body = {"lines": ["x"]} if route.path.endswith("/logs") else None
-        body = {"progress": 1} if route.path.endswith("/progress") else body
-        body = {"priority": 1} if route.path.endswith("/reprioritise") else body
-        if "/leases/" in route.path:
-            more = {"error": "x"} if route.path.endswith("/fail") else {}
-            body = {"token": lease["token"], **more}
-        body = body if route.method == "POST" else None
-        never = guarded.ask(role, route.method, route.path.replace("{id}", "tsk_never000"), body)
-        for each in ids:
-            answer = guarded.ask(role, route.method, route.path.replace("{id}", each), body)
-            assert answer.status == 404, named(route)
-            told = str(_plain(answer)).replace(each, "ID")
-            assert told == str(_plain(never)).replace("tsk_never000", "ID")
-
-
 def test_lists_and_the_feed_have_its_agents_alone_and_an_auditor_sees_all(guarded: Guarded) -> None:
     for agent in ("ann", "bob"):
         guarded.rota.submit_native(agent, "waits")

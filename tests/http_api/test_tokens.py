@@ -11,6 +11,8 @@ import pytest
 from support.http_server import Rota, until
 from support.tokens import OPS, Guarded, bearer
 
+from rota.http.v1 import tokens
+
 if TYPE_CHECKING:
     from support.http_server import Answer, Servers
 
@@ -104,6 +106,21 @@ def test_tokens_are_listed_in_pages(guarded: Guarded) -> None:
     rest = guarded.rota.get(f"/v1/tokens?limit=2&cursor={page['nextCursor']}").json
     assert [row["name"] for row in rest["tokens"]] == ["c"]
     assert "nextCursor" not in rest
+
+
+def test_a_page_of_tokens_has_only_so_many_bytes(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "PAGE_BYTES_MAX", 400)
+    for name in ("a", "b", "c"):
+        guarded.make(name, "submit", "x" * 200)
+    found: list[str] = []
+    pages, cursor = 0, ""
+    while cursor is not None:
+        page = guarded.rota.get(f"/v1/tokens?cursor={cursor}").json
+        found += [row["name"] for row in page["tokens"]]
+        pages, cursor = pages + 1, page.get("nextCursor")
+    assert (found, pages) == (["a", "b", "c"], 2)
 
 
 def test_tokens_survive_a_restart_and_so_does_a_revocation(guarded: Guarded) -> None:

@@ -55,6 +55,12 @@ def test_the_expired_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(state.tokens.by_name) == ["b", "c"]
 
 
+def test_the_expired_make_room_for_names_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain, "AGENTS_BYTES_MAX", 2 * domain.size_of(["ann"]))
+    state = after(made("a", "1", 1), made("b", "2"), made("c", "3"))
+    assert sorted(state.tokens.by_name) == ["b", "c"]
+
+
 def test_to_revoke_what_nobody_has_is_folded_too() -> None:
     assert not after(e.TokenRevoked("nobody")).tokens.by_name
 

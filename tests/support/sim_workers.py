@@ -19,6 +19,7 @@ from rota.actors import lease_messages as lm
 from rota.actors.runtime import body_of
 from rota.domain.leases import lease_id
 from rota.domain.lending import Filter, Wants
+from rota.domain.tokens import LOCAL
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Workers:
         reply = SimReply(world, "heartbeat", heard)
         world.trace("worker %s is heard of %s", name, task_id)
         message = lm.ExtendLease(
-            lease_id(task_id, token), task_id, token, None, lines, "info", None, None, reply
+            lease_id(task_id, token), task_id, token, None, lines, "info", None, None, LOCAL, reply
         )
         world.shard.leases.tell(message)
 
@@ -198,7 +199,7 @@ class Workers:
 
         world.trace("worker %s says of %s: %s", name, task_id, outcome)
         reply = SimReply(world, "settle", check)
-        world.shard.leases.tell(lm.SettleLeases((says,), who, name, reply))
+        world.shard.leases.tell(lm.SettleLeases((says,), who, LOCAL, reply))
         if rng.random() < 0.7:
             self.held[name].remove(lease)
 

@@ -87,7 +87,7 @@ def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
         msg = f"agents times types must not be more than {FILTERS_MAX}"
         raise InvalidRequest(msg)
     labels = frozenset(body.labels)
-    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start)
+    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start, call.by)
 
 
 def _shown(worker: str, lent: Lent) -> dict[str, Any]:
@@ -225,7 +225,6 @@ def _worker(row: Any) -> dict[str, Any]:
     view: dict[str, Any] = {
         "workerId": row.worker,
         "lastSeen": rfc3339(row.seen_at),
-        "heartbeatDelayMs": row.delay_us // 1000,
         "waiting": row.is_waiting,
         "labels": sorted(wants.labels) if wants is not None else [],
         "holds": row.holds,
@@ -240,6 +239,8 @@ def _worker(row: Any) -> dict[str, Any]:
             for token, lease in row.leases
         ],
     }
+    if row.delay_us is not None:
+        view["heartbeatDelayMs"] = row.delay_us // 1000
     filters = [_filter(each) for each in wants.filters] if wants is not None else []
     return view | (filters[0] if len(filters) == 1 else {"wants": filters} if filters else {})
 

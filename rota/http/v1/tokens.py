@@ -9,9 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota import ids
 from rota.clock import US_PER_MS, rfc3339
-from rota.config import PAGE_ROWS_MAX
+from rota.config import PAGE_BYTES_MAX, PAGE_ROWS_MAX
 from rota.domain.tokens import ADMIN, ALL_AGENTS, SCOPED, NewToken, hash_of
 from rota.errors import Conflict
 from rota.http.models import TokenBody
@@ -58,10 +60,17 @@ async def list_all(call: Call) -> Any:
     now = call.now()
     known = await call.sight.seen(lambda state: sorted(state.tokens.by_name.values()))
     start = bisect_right(known, after, key=lambda token: token.name)
-    rows = [view(token, now) for token in known[start : start + limit]]
+    rows: list[orjson.Fragment] = []
+    size, end = 0, start
+    for token in known[start : start + limit]:
+        text = orjson.dumps(view(token, now))
+        rows.append(orjson.Fragment(text))
+        size, end = size + len(text), end + 1
+        if size > PAGE_BYTES_MAX:
+            break
     body: dict[str, Any] = {"tokens": rows, "count": len(rows)}
-    if start + limit < len(known):
-        body["nextCursor"] = rows[-1]["name"]
+    if end < len(known):
+        body["nextCursor"] = known[end - 1].name
     return call.json(body)
 
 
