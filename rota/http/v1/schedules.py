@@ -14,7 +14,7 @@ from rota.domain import schedule as domain
 from rota.domain.intake import BatchRequest, take_in
 from rota.domain.schedule import STATES, TASK, WORKFLOW, Definition
 from rota.domain.schedule_targets import check_alone, check_workflow
-from rota.domain.stored import written, written_workflow
+from rota.domain.stored import write_request, write_workflow
 from rota.errors import InvalidRequest, NotFound
 from rota.eventlog.codec import SCHEDULE, decode
 from rota.http.models import ReasonBody, moment_us
@@ -107,7 +107,7 @@ async def _target(call: Call, body: Targets) -> dict[str, Any]:
         flow=flow_of(flow),
     )  # fmt: skip
     check_workflow(batch, call.bridge.rules)
-    return {WORKFLOW: written_workflow(batch)}
+    return {WORKFLOW: write_workflow(batch)}
 
 
 async def _task(call: Call, body: Targets) -> dict[str, Any]:
@@ -118,7 +118,7 @@ async def _task(call: Call, body: Targets) -> dict[str, Any]:
     plan = request.plan._replace(idempotency=task.idempotencyKey)
     check_alone(request._replace(plan=plan))
     take_in(request, call.bridge.rules, call.now())
-    return written(request)
+    return write_request(request)
 
 
 async def list_all(call: Call) -> Any:
