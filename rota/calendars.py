@@ -21,7 +21,6 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from rota.domain.firings import Passed
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -88,19 +87,22 @@ def several(cron: str, timezone: str, at: int, most: int) -> list[int]:
 
 
 @lru_cache(maxsize=1024)
-def passed(cron: str, timezone: str, first: int, until: int, keep: int) -> Passed:
-    """Give the newest `keep` of the moments from `first`, which is one, to `until`; count them.
+def passed(
+    cron: str, timezone: str, first: int, until: int, keep: int
+) -> tuple[tuple[int, ...], int, bool]:
+    """Give the newest `keep` of the moments from `first`, which is one, to `until`.
 
-    This takes milliseconds: it is for a thread beside the loop.
+    And how many there are, up to a bound, and whether there are more. This takes milliseconds: it
+    is for a thread beside the loop.
     """
     newest: deque[int] = deque((first,), maxlen=keep)
     count = 1
     for moment in takewhile(lambda each: each <= until, _after(cron, timezone, first)):
         if count == COUNTED_MAX:
-            return Passed(tuple(_newest(cron, timezone, first, until, keep)), count, is_more=True)
+            return tuple(_newest(cron, timezone, first, until, keep)), count, True
         newest.append(moment)
         count += 1
-    return Passed(tuple(newest), count)
+    return tuple(newest), count, False
 
 
 def _newest(cron: str, timezone: str, first: int, now: int, keep: int) -> list[int]:

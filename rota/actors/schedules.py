@@ -23,7 +23,7 @@ from rota.domain import events as e
 from rota.domain import firings
 from rota.domain import schedule as domain
 from rota.domain.attempts import decide_cancel
-from rota.domain.firings import Firing
+from rota.domain.firings import Firing, Passed
 from rota.domain.project import decide_stop
 from rota.domain.project_parts import Run
 from rota.domain.schedule import Definition, Due
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from rota.actors.messages import Reply
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
-    from rota.domain.firings import Passed
     from rota.domain.schedule import Schedule
     from rota.domain.task import Task
 
@@ -188,7 +187,7 @@ class SchedulesActor(CooperativeActor):
         def read() -> tuple[Passed, ...]:
             for each in late:
                 calendars.after(each.cron, each.timezone, each.until)  # it will be wanted
-            return tuple([calendars.passed(*each[1:]) for each in late])
+            return tuple([Passed(*calendars.passed(*each[1:])) for each in late])
 
         def note() -> None:
             for each in late:

@@ -57,7 +57,7 @@ class Schedule:
     `by` said last what it is; what it makes is in that name. `last_moment` is the newest moment of
     the calendar that was dealt with, `last_subject` what the last firing made. `waiting` are
     moments that wait for its end, and whether each was asked for by somebody. `fired`, `skipped`
-    and `missed` count what became of its moments. `agents` are those that what it makes is for, and
+    and `missed` count what became of its moments. What it `makes` is of one kind, and for `agents`;
     `project` is the one that it starts, if it starts one.
     """
 
@@ -75,6 +75,7 @@ class Schedule:
         "last_moment",
         "last_outcome",
         "last_subject",
+        "makes",
         "missed",
         "name",
         "next_at",
@@ -118,6 +119,7 @@ class Schedule:
 
     def aim(self, target: dict[str, Any]) -> None:
         self.target_json: bytes = packed(target) or b""
+        self.makes = next(iter(target))
         self.agents = agents_of(target)
         self.project: str | None = target[PROJECT]["id"] if PROJECT in target else None
 
@@ -199,7 +201,7 @@ class Schedule:
         return schedule
 
 
-_KEPT = [n for n in Schedule.__slots__ if n not in ("agents", "project", "target_json")]
+_KEPT = [n for n in Schedule.__slots__ if n not in ("agents", "makes", "project", "target_json")]
 AWAITED_PROJECT = "project/"
 """What a project is awaited by, with its id: no task's id has a slash."""
 
@@ -247,8 +249,13 @@ def found(schedules: Mapping[str, Schedule], name: str) -> Schedule:
     """Give a schedule. Raises NotFound."""
     schedule = schedules.get(name)
     if schedule is None:
-        raise NotFound("schedule not found", details={"name": name})
+        raise no_such(name)
     return schedule
+
+
+def no_such(name: str) -> NotFound:
+    details = {"name": name[:200]}
+    return NotFound("schedule not found", code="schedule_not_found", details=details)
 
 
 def is_known(known: Schedule | None, wanted: Definition) -> bool:
