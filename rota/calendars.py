@@ -16,7 +16,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -44,14 +44,7 @@ _FIELDS = 5
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC, as all that is naive here
 _SECOND, _WEEK = timedelta(seconds=1), timedelta(days=7)
 _FIRST_WINDOW_US = 60_000_000
-
-
-class Missed(NamedTuple):
-    """Moments that have passed: the newest of them, how many, and whether there were more."""
-
-    newest: tuple[int, ...]
-    total: int
-    is_more: bool
+_NEXT_MAX = 20_000
 
 
 def check(cron: str, timezone: str) -> None:
@@ -71,10 +64,21 @@ def check(cron: str, timezone: str) -> None:
         raise _never(cron)
 
 
-@lru_cache(maxsize=4096)
+_NEXT: dict[tuple[str, str], tuple[int, int | None]] = {}
+"""For an expression in a zone, a moment that was asked for and the answer: it is the same for all
+moments between the two. So whoever has it computed beside the loop spares the loop that."""
+
+
 def after(cron: str, timezone: str, at: int) -> int | None:
     """Give the first moment after `at`, if one comes within fifty years."""
-    return next(_after(cron, timezone, at), None)
+    asked, found = _NEXT.get((cron, timezone), (at + 1, None))
+    if asked <= at and (found is None or at < found):
+        return found
+    found = next(_after(cron, timezone, at), None)
+    if len(_NEXT) >= _NEXT_MAX:
+        _NEXT.clear()
+    _NEXT[cron, timezone] = (at, found)
+    return found
 
 
 def several(cron: str, timezone: str, at: int, most: int) -> list[int]:
@@ -82,16 +86,23 @@ def several(cron: str, timezone: str, at: int, most: int) -> list[int]:
     return list(islice(_after(cron, timezone, at), most))
 
 
-def passed(cron: str, timezone: str, first: int, now: int, keep: int) -> Missed:
-    """Give the newest `keep` of the moments from `first`, which is one, to `now`; count them."""
+@lru_cache(maxsize=1024)
+def passed(
+    cron: str, timezone: str, first: int, until: int, keep: int
+) -> tuple[tuple[int, ...], int, bool]:
+    """Give the newest `keep` of the moments from `first`, which is one, to `until`.
+
+    And how many there are, up to a bound, and whether there are more. This takes milliseconds: it
+    is for a thread beside the loop.
+    """
     newest: deque[int] = deque((first,), maxlen=keep)
     count = 1
-    for moment in takewhile(lambda each: each <= now, _after(cron, timezone, first)):
+    for moment in takewhile(lambda each: each <= until, _after(cron, timezone, first)):
         if count == COUNTED_MAX:
-            return Missed(tuple(_newest(cron, timezone, first, now, keep)), count, True)
+            return tuple(_newest(cron, timezone, first, until, keep)), count, True
         newest.append(moment)
         count += 1
-    return Missed(tuple(newest), count, False)
+    return tuple(newest), count, False
 
 
 def _newest(cron: str, timezone: str, first: int, now: int, keep: int) -> list[int]:
@@ -113,6 +124,8 @@ def _after(cron: str, timezone: str, at: int) -> Iterator[int]:
             since = moment - _EPOCH
             yield (since.days * 86_400 + since.seconds) * 1_000_000
     except (OverflowError, ValueError):  # beyond the year 9999
+        return
+    except InvalidRequest:  # the system knows the zone no more: nothing comes until it does
         return
 
 

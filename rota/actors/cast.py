@@ -172,7 +172,7 @@ class Cast:
             journal,
             ids=outside.ids,
             draw=outside.draw,
-            call_soon=host.call_soon,
+            host=host,
             look=outside.look,
         )
         if self.stopping:

@@ -19,6 +19,7 @@ from rota.actors.log_rate import LogRate
 from rota.actors.schedule_messages import FireSchedule, LookAtSchedule
 from rota.domain import events as e
 from rota.domain.delivery import ESCALATED, delivery_id
+from rota.domain.schedule import AWAITED_PROJECT
 from rota.domain.task import READY, WAITING, lane_for
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Consequences:
             e.WorkflowResumed: self._flow_resumed,
             e.RunQueued: self._room_for_runs,
             e.RunStopRequested: self._run_stops,
-            e.RunEnded: self._room_for_runs,
+            e.RunEnded: self._run_over,
             e.WorkflowCancelled: self._flow_cancelled,
             e.WorkflowEnded: self._flow_over,
             e.ScheduleCreated: self._moment_ahead,
@@ -166,7 +167,6 @@ class Consequences:
             self._free(record, task)
             self._waits(task)
             self._look_at_project(task)
-        self._made_ended(record.event.task)
 
     def _attempt_failed(self, record: Record[e.AttemptFailed]) -> None:
         self._slot_freed(record)
@@ -223,6 +223,7 @@ class Consequences:
         if plan is not None and plan.workflow is not None:
             self._look_at(plan.workflow)
         self._look_at_project(task)
+        self._made_ended(record.event.task)
 
     def _look_at_project(self, task: Task | None) -> None:
         """Have the run looked at whose task is no longer what it was."""
@@ -232,6 +233,10 @@ class Consequences:
     def _room_for_runs(self, record: Record[e.RunQueued | e.RunEnded]) -> None:
         del record
         self._cast.projects.tell(pm.StartRuns())
+
+    def _run_over(self, record: Record[e.RunEnded]) -> None:
+        self._room_for_runs(record)
+        self._made_ended(AWAITED_PROJECT + record.event.project)
 
     def _run_stops(self, record: Record[e.RunStopRequested]) -> None:
         self._cast.projects.tell(pm.LookAtProject(record.event.project))
@@ -278,8 +283,7 @@ class Consequences:
 
     def _made_ended(self, subject: str) -> None:
         """Tell of the end of what a schedule made, if moments of it wait for that."""
-        name = self._schedules.awaited.get(subject)
-        if name is not None:
+        for name in self._schedules.awaited.get(subject, ()):
             self._cast.schedules.tell(LookAtSchedule(name))
 
     def _moment_ahead(self, record: Record[Any]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rota.actors.messages import Reply
+    from rota.domain.firings import Passed
     from rota.domain.schedule import Definition
 
 
@@ -61,3 +62,24 @@ class LookAtSchedule(NamedTuple):
 
 class FireSome(NamedTuple):
     """The loop had its turn: go on with what is due."""
+
+
+class Late(NamedTuple):
+    """A schedule whose moment from `first` on has passed for long: what passed since is looked up.
+
+    `keep` of the newest moments up to `until` are asked for.
+    """
+
+    schedule: str
+    cron: str
+    timezone: str
+    first: int
+    until: int
+    keep: int
+
+
+class Reckoned(NamedTuple):
+    """These moments have passed; they were looked up in the calendar beside the loop."""
+
+    late: tuple[Late, ...]
+    passed: tuple[Passed, ...]

@@ -4,8 +4,9 @@ In: moments that have come, news that what a schedule made has ended, and what p
 Out: `schedule_created`, `schedule_changed`, `schedule_paused`, `schedule_resumed`,
 `schedule_deleted`, `schedule_missed`, and `schedule_fired` together with what it makes, and cancels
 for that. The calendar is asked here, and only here, so that facts say which moment comes next.
-When many are due at once they are taken a few at a time, with the loop's turns in between. It holds
-only whom to look at next, which follows from the projections.
+When many are due at once they are taken a few at a time, with the loop's turns in between; what
+passed while the server was away is looked up beside the loop. It holds only whom to look at next,
+which follows from the projections.
 """
 
 from __future__ import annotations
@@ -19,24 +20,32 @@ from rota.actors.messages import LookAgain
 from rota.actors.runtime import CooperativeActor
 from rota.clock import rfc3339
 from rota.domain import events as e
-from rota.domain import schedule as decide
+from rota.domain import firings
+from rota.domain import schedule as domain
 from rota.domain.attempts import decide_cancel
-from rota.domain.schedule import Definition, Due, Firing, Passed, Schedule
+from rota.domain.firings import Firing, Passed
+from rota.domain.project import decide_stop
+from rota.domain.project_parts import Run
+from rota.domain.schedule import Definition, Due
 from rota.domain.schedule_targets import Around, decide_target
 from rota.domain.task import TERMINAL, WAITING
+from rota.domain.workflow import Workflow
 from rota.errors import InvalidRequest, RequestError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.actors.host import Host
     from rota.actors.journal import Journal
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
+    from rota.domain.schedule import Schedule
     from rota.domain.task import Task
-    from rota.domain.workflow import Workflow
 
 SLICE = 16
 """So many schedules are looked at in one turn of the loop: a firing takes some 0.1 ms."""
+AGAIN_US = 1_000_000
+"""If the calendar cannot be asked, it is asked again after so long."""
 _TIMING = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
 
 
@@ -50,10 +59,10 @@ class SchedulesActor(CooperativeActor):
         *,
         ids: NewIds,
         draw: Callable[[], float],
-        call_soon: Callable[[Callable[[], None]], Any],
+        host: Host,
         look: Callable[[], object],
     ) -> None:
-        """Submit under `ids`, with jitter by `draw`; take turns with the loop by `call_soon`.
+        """Submit under `ids`, with jitter by `draw`; take turns with the loop of `host`.
 
         `look` looks whether the clock was set: a schedule begins by the time that it tells now.
         """
@@ -61,13 +70,21 @@ class SchedulesActor(CooperativeActor):
         self._journal = journal
         self._ids = ids
         self._draw = draw
-        self._call_soon = call_soon
+        self._host = host
         self._look_at_clock = look
         self._due: dict[str, None] = {}
+        self._late: dict[str, sm.Late] = {}
         self._is_resting = False  # whether the next turn is under way
+        self._asked: dict[type[Any], Callable[[Any], Any]] = {
+            sm.CreateSchedule: self._create,
+            sm.ChangeSchedule: self._change,
+            sm.SteerSchedule: self._steer,
+            sm.RunSchedule: self._run,
+        }
 
     def reset(self) -> None:
         self._due.clear()
+        self._late.clear()
         self._is_resting = False
 
     def on_receive(self, message: Any) -> None:
@@ -76,34 +93,36 @@ class SchedulesActor(CooperativeActor):
             self._note(message.schedule)
         elif kind is sm.FireSome:
             self._fire_some()
-        elif kind is sm.CreateSchedule:
-            self._journal.answer_with(message.reply, lambda: self._create(message))
-        elif kind is sm.ChangeSchedule:
-            self._journal.answer_with(message.reply, lambda: self._change(message))
-        elif kind is sm.SteerSchedule:
-            self._journal.answer_with(message.reply, lambda: self._steer(message))
-        elif kind is sm.RunSchedule:
-            self._journal.answer_with(message.reply, lambda: self._run(message))
+        elif kind is sm.Reckoned:
+            for late, passed in zip(*message, strict=True):
+                self._make_up(late, passed)
         elif kind is LookAgain:
-            now = self._journal.now()
-            for schedule in self._journal.state.schedules.by_name.values():
-                if schedule.waiting or (schedule.due_at is not None and schedule.due_at <= now):
-                    self._note(schedule.name)
+            self._look_again()
+        else:
+            asked = self._asked[kind]
+            self._journal.answer_with(message.reply, lambda: asked(message))
 
     # -- turns
+
+    def _look_again(self) -> None:
+        now = self._journal.now()
+        for schedule in self._journal.state.schedules.by_name.values():
+            if schedule.waiting or _is_due(schedule, now):
+                self._note(schedule.name)
 
     def _note(self, name: str) -> None:
         """Look at a schedule in the next turn of the loop."""
         self._due[name] = None
         if not self._is_resting:
             self._is_resting = True
-            self._call_soon(self._go_on)
+            self._host.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         if not self.stopped:
             self.actor_ref.tell(sm.FireSome())
 
     def _fire_some(self) -> None:
+        """Look at a few; what one of them fails with is raised when the others have had theirs."""
         self._is_resting = False
         failure: Exception | None = None
         for name in list(islice(self._due, SLICE)):
@@ -114,49 +133,83 @@ class SchedulesActor(CooperativeActor):
                 raise
             except Exception as error:  # noqa: BLE001 - raised below; the others go on
                 failure = failure or error
-        left, self._due = self._due, {}
-        for name in left:
-            self._note(name)
+        if self._late:
+            self._ask_calendar()
+        if self._due:
+            self._note(next(iter(self._due)))
         if failure is not None:
             raise failure
 
     def _look(self, name: str) -> None:
-        """Do what is due about a schedule: let a waiting moment go, or one that has come."""
+        """Do the next thing about a schedule: let a waiting moment go, or one that has come."""
         schedule = self._journal.state.schedules.get(name)
         if schedule is None or schedule.paused is not None:
             return
-        while schedule.waiting and not self._is_busy(schedule):
+        now = self._journal.now()
+        if schedule.waiting and self._busy(schedule) is None:
             moment, manual = schedule.waiting[0]
             firing = Firing(moment, manual=manual, from_queue=True)
-            self._fire(schedule, firing, schedule.by, self._journal.now())
-        now = self._journal.now()
-        if schedule.due_at is not None and schedule.due_at <= now:
+            self._fire(schedule, firing, schedule.by, now)
+        elif not _is_due(schedule, now):
+            return
+        elif firings.is_on_time(schedule, now):
             self._come(schedule, now)
-            self._note_if_due(schedule, now)
-
-    def _note_if_due(self, schedule: Schedule, now: int) -> None:
-        if schedule.due_at is not None and schedule.due_at <= now:
-            self._note(schedule.name)
+        else:
+            self._late[name] = _lateness(schedule, now)
+            return
+        if _is_due(schedule, now) or (schedule.waiting and self._busy(schedule) is None):
+            self._note(name)
 
     # -- moments
 
     def _come(self, schedule: Schedule, now: int) -> None:
-        """Deal with the moment that is due; with all that have passed, if it is late."""
+        """Have the moment fire that is due."""
         moment = schedule.next_at
         assert moment is not None
-        if not decide.is_on_time(schedule, now):
-            until = now if schedule.end_at is None else min(now, schedule.end_at)
-            keep = decide.CAUGHT_UP_MAX
-            found = calendars.passed(schedule.cron, schedule.timezone, moment, until, keep)
-            reckoning = decide.decide_catch_up(schedule, Passed(*found), now)
-            if reckoning.let_go:
-                first = reckoning.fire[0] if reckoning.fire else None
-                due = Due(first, now) if first is not None else self._after(schedule, until, now)
-                self._journal.record(decide.missed(schedule, reckoning, due), at=now)
-                return
-        is_late = now - moment > decide.LATE_US + (schedule.jitter_ms or 0) * 1000
+        is_late = now - moment > firings.LATE_US + (schedule.jitter_ms or 0) * 1000
         firing = Firing(moment, self._after(schedule, moment, now), late=is_late)
         self._fire(schedule, firing, schedule.by, now)
+
+    def _ask_calendar(self) -> None:
+        """Have it looked up beside the loop what passed while nobody could act on it."""
+        late = tuple(self._late.values())
+        self._late.clear()
+
+        def read() -> tuple[Passed, ...]:
+            for each in late:
+                calendars.after(each.cron, each.timezone, each.until)  # it will be wanted
+            return tuple([Passed(*calendars.passed(*each[1:])) for each in late])
+
+        def note() -> None:
+            for each in late:
+                self._note(each.schedule)
+
+        def again(_: BaseException) -> None:
+            self._host.call_at(self._host.clock.now_us() + AGAIN_US, note)
+
+        self._host.fetch(read, lambda found: self._tell(sm.Reckoned(late, found)), again)
+
+    def _tell(self, message: Any) -> None:
+        if not self.stopped:
+            self.actor_ref.tell(message)
+
+    def _make_up(self, late: sm.Late, passed: Passed) -> None:
+        """Let go what is not made up for; have the first fire of what is."""
+        schedule, now = self._journal.state.schedules.get(late.schedule), self._journal.now()
+        if schedule is None or schedule.paused is not None or not _is_due(schedule, now):
+            return
+        if late[1:4] != (schedule.cron, schedule.timezone, schedule.next_at):
+            self._note(schedule.name)  # it was changed meanwhile
+            return
+        reckoning = firings.decide_catch_up(schedule, passed, now)
+        if not reckoning.let_go:
+            self._come(schedule, now)
+        else:
+            fire = reckoning.fire
+            due = Due(fire[0], now) if fire else self._after(schedule, late.until, now)
+            self._journal.record(firings.missed(schedule, reckoning, due), at=now)
+        if _is_due(schedule, now):
+            self._note(schedule.name)
 
     def _after(self, wanted: Schedule | Definition, moment: int, now: int) -> Due:
         """Give the next moment after one, and when it is acted on."""
@@ -172,36 +225,53 @@ class SchedulesActor(CooperativeActor):
 
     # -- firing
 
-    def _made_last(self, schedule: Schedule) -> Task | Workflow | None:
-        """Give what the schedule made last, if it has not ended."""
-        subject = schedule.last_subject or ""
-        task = self._journal.state.tasks.get(subject)
+    def _busy(self, schedule: Schedule) -> str | None:
+        """Name what has not ended: what the schedule made last, or the run of its project."""
+        before = self._before(schedule)
+        return before.id if before is not None else None
+
+    def _before(self, schedule: Schedule) -> Task | Workflow | Run | None:
+        state, subject = self._journal.state, schedule.last_subject or ""
+        if schedule.project is not None:
+            project = state.projects.get(schedule.project)
+            return project.run if project is not None else None
+        task = state.tasks.get(subject)
         if task is not None:
             return task if task.state not in TERMINAL else None
-        flow = self._journal.state.batches.flow(subject)
+        flow = state.batches.flow(subject)
         return flow if flow is not None and not flow.finished_at else None
-
-    def _is_busy(self, schedule: Schedule) -> bool:
-        return self._made_last(schedule) is not None
 
     def _fire(self, schedule: Schedule, firing: Firing, by: str, now: int) -> e.ScheduleFired:
         """Record a firing and what it makes, in one step; give the fact."""
-        before = self._made_last(schedule)
-        event = decide.decide_overlap(schedule, firing, is_busy=before is not None)
+        before = self._before(schedule)
+        event = firings.decide_overlap(schedule, firing, before.id if before is not None else None)
         more: tuple[e.Event, ...] = ()
+        if event is None or schedule.overlap == domain.CANCEL:
+            more = self._ended_for(schedule, before)
         if event is None:
             said = {"name": schedule.name, "moment": rfc3339(firing.moment)}
-            ended = _ended_for(before, schedule)
             try:
-                around = self._around(now, ended)
-                made = decide_target(schedule.target, said, by, around)
+                made = decide_target(schedule.target, said, by, self._around(now, more))
             except RequestError as error:
-                event = decide.fired(schedule, firing, decide.SKIPPED, reason=error.message)
+                event = firings.fired(schedule, firing, domain.SKIPPED, reason=error.message)
+                more = ()
             else:
-                event = decide.fired(schedule, firing, decide.STARTED, made.subject)
-                more = (*ended, *made.events)
+                event = firings.fired(schedule, firing, domain.STARTED, made.subject, made.reason)
+                more += made.events
         self._journal.record(event, *more, by=by, at=now)
         return event
+
+    def _ended_for(
+        self, schedule: Schedule, before: Task | Workflow | Run | None
+    ) -> tuple[e.Event, ...]:
+        """Cut off what was made before: this firing takes its place."""
+        reason = f"schedule {schedule.name} has fired again"
+        if isinstance(before, Run):
+            project = self._journal.state.projects.get(before.project)
+            return decide_stop(project, reason, force=True) if project is not None else ()
+        if isinstance(before, Workflow):
+            return (e.WorkflowCancelled(before.id, reason),) if before.stopping is None else ()
+        return (decide_cancel(before, reason, firings.OVERLAPPED),) if before is not None else ()
 
     def _around(self, now: int, ended: tuple[e.Event, ...]) -> Around:
         state, ids = self._journal.state, self._ids
@@ -209,7 +279,10 @@ class SchedulesActor(CooperativeActor):
         return Around(
             lambda: ids.draw("native"),
             ids.of_workflow,
+            ids.of_run,
+            state.projects.get,
             state.control.rules,
+            state.control.limits,
             state.backlog,
             state.backlog.total - freed,
             state.batches.live_flows,
@@ -225,13 +298,13 @@ class SchedulesActor(CooperativeActor):
         self._journal.check_open()
         now, wanted = self._journal.now(), message.wanted
         schedules = self._journal.state.schedules
-        if decide.is_known(schedules.get(message.name), wanted):
+        if domain.is_known(schedules.get(message.name), wanted):
             return True
-        decide.check_definition(wanted, now)
-        decide.check_room(len(schedules.by_name), schedules.bytes, wanted)
+        domain.check_definition(wanted, now)
+        domain.check_room(len(schedules.by_name), schedules.bytes, wanted)
         due = self._coming(wanted, now)
         due = Due() if message.paused else due
-        event = decide.created(message.name, wanted, due, paused=message.paused)
+        event = domain.created(message.name, wanted, due, paused=message.paused)
         self._journal.record(event, by=message.by, at=now)
         return False
 
@@ -248,26 +321,28 @@ class SchedulesActor(CooperativeActor):
         self._look_at_clock()
         self._journal.check_open()
         now, schedules = self._journal.now(), self._journal.state.schedules
-        schedule = decide.found(schedules.by_name, message.name)
+        schedule = domain.found(schedules.by_name, message.name)
         was = schedule.definition
         wanted = was._replace(**message.changes)
         if wanted == was:
             return schedule.name
-        decide.check_definition(wanted, now)
-        decide.check_room(0, schedules.bytes, wanted, schedule.weight)
+        domain.check_definition(wanted, now, was)
+        domain.check_room(0, schedules.bytes, wanted, schedule.weight)
         due = Due(schedule.next_at, schedule.due_at)
         if any(getattr(wanted, each) != getattr(was, each) for each in _TIMING):
             due = self._coming(wanted, now, schedule.last_moment)
             due = due if schedule.paused is None else Due()
-        event = decide.changed(schedule.name, wanted, due)
+        event = domain.changed(schedule.name, wanted, due)
         self._journal.record(event, by=message.by, at=now)
+        if schedule.waiting:
+            self._note(schedule.name)
         return schedule.name
 
     def _steer(self, message: sm.SteerSchedule) -> str:
         """Pause, resume or delete a schedule, unless it is so already. Raises NotFound."""
         self._look_at_clock()
         journal, now = self._journal, self._journal.now()
-        schedule = decide.found(journal.state.schedules.by_name, message.name)
+        schedule = domain.found(journal.state.schedules.by_name, message.name)
         event: e.Event | None = None
         if message.how == "delete":
             event = e.ScheduleDeleted(schedule.name, message.reason)
@@ -284,16 +359,19 @@ class SchedulesActor(CooperativeActor):
 
     def _run(self, message: sm.RunSchedule) -> e.ScheduleFired:
         self._journal.check_open()
-        schedule = decide.found(self._journal.state.schedules.by_name, message.name)
+        schedule = domain.found(self._journal.state.schedules.by_name, message.name)
         now = self._journal.now()
         return self._fire(schedule, Firing(now, manual=True), message.by, now)
 
 
-def _ended_for(before: Task | Workflow | None, schedule: Schedule) -> tuple[e.Event, ...]:
-    """Cancel what was made before: the next firing takes its place."""
-    if before is None:
-        return ()
-    reason = f"schedule {schedule.name} has fired again"
-    if hasattr(before, "stopping"):
-        return (e.WorkflowCancelled(before.id, reason),) if before.stopping is None else ()
-    return (decide_cancel(before, reason, decide.OVERLAPPED),)
+def _is_due(schedule: Schedule, now: int) -> bool:
+    return schedule.due_at is not None and schedule.due_at <= now
+
+
+def _lateness(schedule: Schedule, now: int) -> sm.Late:
+    """Say what is to be looked up of a schedule that is late; by whole minutes, as moments are."""
+    until = now if schedule.end_at is None else min(now, schedule.end_at)
+    until -= until % firings.MINUTE_US
+    assert schedule.next_at is not None
+    keep = firings.keep_for(schedule.catch_up)
+    return sm.Late(schedule.name, schedule.cron, schedule.timezone, schedule.next_at, until, keep)

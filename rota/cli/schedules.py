@@ -25,7 +25,7 @@ _APART = ("upcoming", "task", "workflow", "project")
 
 @click.group("schedule", cls=SuggestingGroup)
 def schedule_command() -> None:
-    """Have a task or a workflow made again and again, by the calendar.
+    """Have a task, a workflow or a project's run made again and again, by the calendar.
 
     \b
     Examples:
@@ -63,6 +63,8 @@ def _body_of(file: IO[str]) -> dict[str, Any]:
     type=click.File(encoding="utf-8"),
     help="A body as for POST /v1/workflows.",
 )
+@click.option("--project", help="The project that it starts a run of.")
+@click.option("--loop", is_flag=True, help="Such a run goes on until the list is empty.")
 @click.option(
     "--catch-up",
     "catchUp",
@@ -81,31 +83,21 @@ def _body_of(file: IO[str]) -> dict[str, Any]:
 @json_option
 @with_client
 def create_command(
-    name: str,
-    cron: str,
-    *,
-    agent: str | None,
-    action: str | None,
-    pairs: tuple[tuple[str, Any], ...],
-    task_file: IO[str] | None,
-    flow_file: IO[str] | None,
-    as_json: bool,
-    client: SyncRotaClient,
-    **options: Any,
+    name: str, cron: str, *, as_json: bool, client: SyncRotaClient, **options: Any
 ) -> None:
     """Make the schedule NAME, which fires whenever CRON comes.
 
     CRON has five fields (minute, hour, day of month, month, day of week), or is @hourly, @daily,
     @weekly, @monthly or @yearly. It makes the task of --agent and --action, or what is in the file
-    of --task or --workflow (- for standard input).
+    of --task or --workflow (- for standard input), or starts a run of --project.
 
     \b
     Examples:
       rota schedule create nightly "0 3 * * *" --timezone Europe/Berlin --agent me --action backup
       rota schedule create hourly @hourly --workflow flow.json --overlap queue
+      rota schedule create chores "30 9 * * 1-5" --project chores --loop
     """
-    fields = {each: value for each, value in options.items() if value is not None}
-    fields |= _target(agent, action, pairs, task_file, flow_file)
+    fields = _target(options) | {n: value for n, value in options.items() if value is not None}
     answer = client.create_schedule(name, cron, **fields)
     if as_json:
         print_json(answer)
@@ -115,18 +107,25 @@ def create_command(
     _echo(answer)
 
 
-def _target(
-    agent: str | None,
-    action: str | None,
-    pairs: tuple[tuple[str, Any], ...],
-    task_file: IO[str] | None,
-    flow_file: IO[str] | None,
-) -> dict[str, Any]:
-    """Read what it is to make. Raises UsageError unless that is one thing."""
-    is_named = bool(agent or action or pairs)
-    if is_named + (task_file is not None) + (flow_file is not None) != 1:
-        msg = "say what it makes: --agent and --action, or --task FILE, or --workflow FILE"
+def _target(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what it is to make out of the options. Raises UsageError unless that is one thing."""
+    agent, action, pairs = (options.pop(each) for each in ("agent", "action", "pairs"))
+    task_file, flow_file = options.pop("task_file"), options.pop("flow_file")
+    project, loop = options.pop("project"), options.pop("loop")
+    given = [
+        bool(agent or action or pairs),
+        *(x is not None for x in (task_file, flow_file, project)),
+    ]
+    if sum(given) != 1:
+        msg = (
+            "say what it makes: --agent and --action, --task FILE, --workflow FILE or --project ID"
+        )
         raise click.UsageError(msg)
+    if loop and project is None:
+        msg = "--loop goes with --project"
+        raise click.UsageError(msg)
+    if project is not None:
+        return {"project": {"id": project, "mode": "loop" if loop else "single"}}
     if task_file is not None:
         return {"task": _body_of(task_file)}
     if flow_file is not None:
@@ -145,17 +144,19 @@ def _echo(schedule: dict[str, Any]) -> None:
 
 @schedule_command.command("list")
 @click.option("--state", help="Only active, paused or over.")
+@click.option("--agent", help="Only those that make something for this agent.")
+@click.option("--makes", help="Only those that make a task, a workflow or a run of a project.")
 @with_pages
 @json_option
 @with_client
-def list_command(*, state: str | None, wish: Wish, as_json: bool, client: SyncRotaClient) -> None:
+def list_command(*, wish: Wish, as_json: bool, client: SyncRotaClient, **filters: Any) -> None:
     """List schedules, by name.
 
     \b
     Example:
       rota schedule list --state active
     """
-    page = wish.read("schedules", client.schedules, state=state)
+    page = wish.read("schedules", client.schedules, **filters)
     if as_json:
         page.print_json()
         return
@@ -243,16 +244,17 @@ def run_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
 
 @schedule_command.command("delete")
 @click.argument("name")
+@click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def delete_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def delete_command(name: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
     """Delete a schedule; what it made goes on.
 
     \b
     Example:
       rota schedule delete nightly
     """
-    answer = client.delete_schedule(name)
+    answer = client.delete_schedule(name, reason)
     if as_json:
         print_json(answer)
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from rota.domain import events as e
-from rota.domain.project_parts import write_request
+from rota.domain.stored import write_request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
 
 if TYPE_CHECKING:

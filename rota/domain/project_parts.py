@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from rota.domain.intake import Request
-from rota.domain.plan import Plan
+from rota.domain.stored import read_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rota.domain import events as e
+    from rota.domain.intake import Request
 
 SINGLE, LOOP = "single", "loop"
 PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed", "failed"
@@ -220,27 +220,3 @@ class Project:
         """Give the place before an item, or the end."""
         places = (at for at, item in enumerate(self.items) if item.id == before)
         return next(places, len(self.items)) if before is not None else len(self.items)
-
-
-# -- requests, as records have them
-
-
-def write_request(request: Request) -> dict[str, Any]:
-    """Write what a request says, and nothing that it does not; who asked is in the record."""
-    none = Request(request.agent, request.action)
-    said = {
-        name: value
-        for name, value, usual in zip(request._fields, request, none, strict=True)
-        if value != usual and name not in ("by", "plan", "wanted_id", "depends", "on_missing")
-    }
-    plan = {n: value for n, value in request.plan._asdict().items() if value is not None}
-    more = {"plan": plan} if plan else {}
-    return {"agent": request.agent, "action": request.action, **said, **more}
-
-
-def read_request(written: Mapping[str, Any], by: str) -> Request:
-    """Read what `write_request` wrote."""
-    said = dict(written)
-    plan = said.pop("plan", None)
-    request = Request(**said, by=by)
-    return request._replace(plan=Plan(**plan)) if plan else request

@@ -1,9 +1,8 @@
 """A schedule: what is made again and again, at moments of the calendar.
 
-The core knows no calendar. Which moment comes next is computed outside (rota.calendars) and comes
-in as a value; here is what becomes of a moment that has come: it starts what the schedule makes, or
-waits for what it made before, or takes its place, or is skipped. A firing and what it makes are one
-record call, so there is exactly one of it for each moment, whatever crashes.
+Here is what a schedule is, and what may be asked for; what becomes of its moments is in firings.py,
+what they make in schedule_targets.py. The core knows no calendar: which moment comes next is
+computed outside (rota.calendars) and comes in as a value.
 """
 
 from __future__ import annotations
@@ -22,20 +21,12 @@ if TYPE_CHECKING:
 NONE, LAST, ALL = CATCH_UPS = ("none", "last", "all")
 SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")
 TASK, WORKFLOW, PROJECT = KINDS = ("task", "workflow", "project")
-STARTED, SKIPPED, QUEUED = "started", "skipped", "queued"
+STARTED, SKIPPED, QUEUED = OUTCOMES = ("started", "skipped", "queued")
 ACTIVE, PAUSED, OVER = STATES = ("active", "paused", "over")
 
 SCHEDULES_MAX = 10_000
 BYTES_MAX = 64 << 20
 """How many bytes the bodies of all schedules may have together."""
-CAUGHT_UP_MAX = 100
-"""How many missed moments are made up for at most; older ones are let go."""
-WAITING_MAX = 100
-"""How many moments of one schedule wait for what it made before."""
-LATE_US = 60_000_000
-"""A moment that is acted on this much later, at most, is on time."""
-OVERLAPPED = "schedule_overlap"
-"""The code of what is cancelled because the next firing takes its place."""
 SCHEDULE_BYTES = 1000
 """About what a schedule takes in memory beyond its body."""
 
@@ -63,12 +54,15 @@ class Due(NamedTuple):
 class Schedule:
     """One schedule.
 
-    `last_moment` is the newest moment of the calendar that was dealt with, `last_subject` what the
-    last firing made. `waiting` are moments that wait for its end, and whether each was asked for by
-    somebody. `fired`, `skipped` and `missed` count what became of its moments.
+    `by` said last what it is; what it makes is in that name. `last_moment` is the newest moment of
+    the calendar that was dealt with, `last_subject` what the last firing made. `waiting` are
+    moments that wait for its end, and whether each was asked for by somebody. `fired`, `skipped`
+    and `missed` count what became of its moments. What it `makes` is of one kind, and for `agents`;
+    `project` is the one that it starts, if it starts one.
     """
 
     __slots__ = (
+        "agents",
         "by",
         "catch_up",
         "created_at",
@@ -81,11 +75,13 @@ class Schedule:
         "last_moment",
         "last_outcome",
         "last_subject",
+        "makes",
         "missed",
         "name",
         "next_at",
         "overlap",
         "paused",
+        "project",
         "seq",
         "skipped",
         "start_at",
@@ -97,7 +93,6 @@ class Schedule:
     def __init__(self, record: Record[e.ScheduleCreated]) -> None:
         event = record.event
         self.name = event.schedule
-        self.by = record.by
         self.seq = record.seq
         self.created_at = record.at
         self.paused: str | None = "" if event.paused else None
@@ -106,12 +101,14 @@ class Schedule:
         self.last_subject: str | None = None
         self.waiting: list[list[Any]] = []
         self.fired = self.skipped = self.missed = 0
-        self.define(event)
+        self.define(record)
 
-    def define(self, event: e.ScheduleCreated | e.ScheduleChanged) -> None:
+    def define(self, record: Record[e.ScheduleCreated] | Record[e.ScheduleChanged]) -> None:
+        event = record.event
+        self.by = record.by
         self.cron = event.cron
         self.timezone = event.timezone
-        self.target_json: bytes = packed(event.target) or b""
+        self.aim(event.target)
         self.catch_up = event.catch_up
         self.overlap = event.overlap
         self.jitter_ms = event.jitter_ms
@@ -120,9 +117,15 @@ class Schedule:
         self.next_at = event.next_at
         self.due_at = event.due_at
 
+    def aim(self, target: dict[str, Any]) -> None:
+        self.target_json: bytes = packed(target) or b""
+        self.makes = next(iter(target))
+        self.agents = agents_of(target)
+        self.project: str | None = target[PROJECT]["id"] if PROJECT in target else None
+
     @property
     def target(self) -> dict[str, Any]:
-        """Give what each firing makes, by its kind: {task: ...}, {workflow: ...}."""
+        """Give what a firing makes: {task: ...}, {workflow: ...} or {project: ...}."""
         target: dict[str, Any] = unpacked(self.target_json)
         return target
 
@@ -148,6 +151,17 @@ class Schedule:
     @property
     def weight(self) -> int:
         return SCHEDULE_BYTES + len(self.target_json)
+
+    @property
+    def awaits(self) -> str | None:
+        """Name what its moments wait for: a task or workflow, or any run of its project."""
+        return AWAITED_PROJECT + self.project if self.project is not None else self.last_subject
+
+    def carry_over(self, by_us: int, now: int) -> None:
+        """Tell what has happened by a clock that was set; its moments are the calendar's."""
+        self.created_at = min(self.created_at + by_us, now)
+        if self.last_fired_at:
+            self.last_fired_at = min(self.last_fired_at + by_us, now)
 
     # -- its records
 
@@ -175,34 +189,50 @@ class Schedule:
         self.next_at, self.due_at = next_at, due_at
 
     def to_row(self) -> list[Any]:
-        row = [getattr(self, name) for name in self.__slots__]
-        row[_TARGET] = self.target
-        return row
+        return [self.target, *(getattr(self, name) for name in _KEPT)]
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Schedule:
         schedule = cls.__new__(cls)
-        for name, value in zip(cls.__slots__, row, strict=True):
+        target, *values = row
+        schedule.aim(target)
+        for name, value in zip(_KEPT, values, strict=True):
             setattr(schedule, name, value)
-        schedule.target_json = packed(schedule.target_json) or b""
         return schedule
 
 
-_TARGET = Schedule.__slots__.index("target_json")
+_KEPT = [n for n in Schedule.__slots__ if n not in ("agents", "makes", "project", "target_json")]
+AWAITED_PROJECT = "project/"
+"""What a project is awaited by, with its id: no task's id has a slash."""
+
+
+def agents_of(target: dict[str, Any]) -> frozenset[str]:
+    """Name the agents that what a schedule makes is for; a project is its own."""
+    if TASK in target:
+        return frozenset((target[TASK]["agent"],))
+    if PROJECT in target:
+        return frozenset((target[PROJECT]["id"],))
+    flow = target[WORKFLOW]
+    escalation = (flow["flow"].get("escalate") or {}).get("task")
+    named = [*flow["tasks"], *([escalation] if escalation is not None else [])]
+    return frozenset(each["agent"] for each in named)
 
 
 # -- what somebody wants -------------------------------------------------------------------------
 
 
-def check_definition(wanted: Definition, now: int) -> None:
-    """Refuse times that contradict each other, or have passed. Raises InvalidRequest."""
+def check_definition(wanted: Definition, now: int, was: Definition | None = None) -> None:
+    """Refuse times that contradict each other, and new ones that have passed.
+
+    `was` is what it was before, if it is changed. Raises InvalidRequest.
+    """
     start, end = wanted.start_at, wanted.end_at
-    if end is not None and end <= now:
+    if end is not None and end <= now and (was is None or was.end_at != end):
         raise _bad("endAt", "is in the past")
+    if start is not None and start <= now and (was is None or was.start_at != start):
+        raise _bad("startAt", "is in the past; leave it out to begin now")
     if end is not None and start is not None and end <= start:
         raise _bad("endAt", "is not after startAt")
-    if PROJECT in wanted.target and wanted.overlap == CANCEL:
-        raise _bad("overlap", "'cancel' is not for projects; use skip or queue, or stop its run")
 
 
 def check_room(count: int, held: int, wanted: Definition, instead_of: int = 0) -> None:
@@ -219,8 +249,13 @@ def found(schedules: Mapping[str, Schedule], name: str) -> Schedule:
     """Give a schedule. Raises NotFound."""
     schedule = schedules.get(name)
     if schedule is None:
-        raise NotFound("schedule not found", details={"name": name})
+        raise no_such(name)
     return schedule
+
+
+def no_such(name: str) -> NotFound:
+    details = {"name": name[:200]}
+    return NotFound("schedule not found", code="schedule_not_found", details=details)
 
 
 def is_known(known: Schedule | None, wanted: Definition) -> bool:
@@ -249,96 +284,6 @@ def changed(name: str, wanted: Definition, due: Due) -> e.ScheduleChanged:
         name, w.cron, w.timezone, w.target, w.catch_up, w.overlap, due.next_at, due.due_at,
         w.jitter_ms, w.start_at, w.end_at,
     )  # fmt: skip
-
-
-# -- a moment has come ---------------------------------------------------------------------------
-
-
-class Passed(NamedTuple):
-    """The moments from the one that is due to now: how many, and the newest of them, in order."""
-
-    newest: tuple[int, ...]
-    total: int
-    is_more: bool = False
-
-
-class Reckoning(NamedTuple):
-    """What becomes of moments that have passed: which fire, and how many are let go before."""
-
-    fire: tuple[int, ...]
-    let_go: int = 0
-    first: int = 0
-    last: int = 0
-    is_more: bool = False
-
-
-def is_on_time(schedule: Schedule, now: int) -> bool:
-    return schedule.due_at is not None and now - schedule.due_at <= LATE_US
-
-
-def decide_catch_up(schedule: Schedule, passed: Passed, now: int) -> Reckoning:
-    """Say which of the moments that have passed are made up for.
-
-    What is late by a minute at most is on time, and fires whatever the schedule says.
-    """
-    if schedule.catch_up == ALL:
-        fire = passed.newest[-CAUGHT_UP_MAX:]
-    elif schedule.catch_up == LAST:
-        fire = passed.newest[-1:]
-    else:
-        fire = tuple([moment for moment in passed.newest if now - moment <= LATE_US])
-    let_go = passed.total - len(fire)
-    if not let_go:
-        return Reckoning(fire)
-    first = schedule.next_at or 0
-    before = [moment for moment in passed.newest if not fire or moment < fire[0]]
-    last = before[-1] if before else max(first, (fire[0] if fire else now) - 1)
-    return Reckoning(fire, let_go, first, last, passed.is_more)
-
-
-def missed(schedule: Schedule, reckoning: Reckoning, due: Due) -> e.ScheduleMissed:
-    r = reckoning
-    return e.ScheduleMissed(
-        schedule.name, r.let_go, r.first, r.last, due.next_at, due.due_at, r.is_more or None
-    )
-
-
-class Firing(NamedTuple):
-    """One moment that fires: when it is due next, and where it comes from."""
-
-    moment: int
-    due: Due = Due()
-    manual: bool = False
-    late: bool = False
-    from_queue: bool = False
-
-
-def fired(
-    schedule: Schedule, firing: Firing, outcome: str, subject: str | None = None, reason: str = ""
-) -> e.ScheduleFired:
-    f = firing
-    return e.ScheduleFired(
-        schedule.name, f.moment, outcome, subject, reason or None, f.due.next_at, f.due.due_at,
-        f.manual or None, f.late or None, f.from_queue or None,
-    )  # fmt: skip
-
-
-def decide_overlap(schedule: Schedule, firing: Firing, *, is_busy: bool) -> e.ScheduleFired | None:
-    """Say what becomes of a moment that may not fire now; None if it may.
-
-    `is_busy`: what the schedule made last has not ended.
-    """
-    if firing.from_queue or schedule.overlap == CANCEL:
-        return None
-    if schedule.overlap == QUEUE and (is_busy or schedule.waiting):
-        if len(schedule.waiting) < WAITING_MAX:
-            return fired(schedule, firing, QUEUED)
-        reason = f"{WAITING_MAX} moments are waiting already"
-        return fired(schedule, firing, SKIPPED, reason=reason)
-    if is_busy:
-        reason = f"{schedule.last_subject} has not ended"
-        return fired(schedule, firing, SKIPPED, reason=reason)
-    return None
 
 
 def _bad(field: str, problem: str) -> InvalidRequest:

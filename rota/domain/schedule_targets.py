@@ -1,29 +1,34 @@
-"""What a firing makes: a task or a workflow, in the record of the firing.
+"""What a firing makes: a task, a workflow or a run of a project, in the record of the firing.
 
-A queue that is full does not refuse it: it was promised when the schedule was made. What cannot be
-submitted for another reason (the rules of its type have changed, there are too many workflows) is
-refused with that, and the moment is skipped. Params may say `{{schedule.name}}` and
-`{{schedule.moment}}`.
+A queue that is full does not refuse it: it was promised when the schedule was made. That stays
+bounded, because what a schedule made has ended before it makes more, and so are the bodies of all
+schedules; the firing says that the queue was full. What cannot be submitted for another reason (the
+rules of its type have changed, there are too many workflows, the project is no more) is refused
+with that, and the moment is skipped. Params may say `{{schedule.name}}` and `{{schedule.moment}}`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.domain import admission, stored
+from rota.domain import admission
 from rota.domain.intake import take_in, take_in_batch
 from rota.domain.placeholders import Filling, names_in
-from rota.domain.schedule import TASK, WORKFLOW
+from rota.domain.project import decide_run
+from rota.domain.schedule import PROJECT, TASK, WORKFLOW
+from rota.domain.stored import read_request, read_workflow
 from rota.domain.workflow import check_live, check_members
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rota.domain.admission import WaitingCounts
+    from rota.domain.commands import Limits
     from rota.domain.dependencies import WaitsOf
     from rota.domain.events import Event
     from rota.domain.intake import BatchRequest, Request, Rules
+    from rota.domain.project_parts import Project
 
 SAID = ("name", "moment")
 _ROOT = "schedule"
@@ -33,12 +38,15 @@ class Around(NamedTuple):
     """What a firing needs of the shard: ids, the rules, what waits, and the time.
 
     `position` is how many tasks wait, without the one that is cancelled for this; `live_flows` and
-    `flow_tasks` count the workflows that go on and their tasks.
+    `flow_tasks` count the workflows that go on and their tasks. `find` gives a project.
     """
 
     new_task: Callable[[], str]
     new_workflow: Callable[[], str]
+    new_run: Callable[[], str]
+    find: Callable[[str], Project | None]
     rules: Rules
+    limits: Limits
     waiting: WaitingCounts
     position: int
     live_flows: int
@@ -47,10 +55,11 @@ class Around(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a firing makes, and the id of it."""
+    """What a firing makes, and the id of it; `reason` says that it went into a full queue."""
 
     subject: str
     events: tuple[Event, ...]
+    reason: str = ""
 
 
 class _Words(Filling):
@@ -80,15 +89,18 @@ class _Nobody:
 def decide_target(target: dict[str, Any], said: dict[str, str], by: str, around: Around) -> Made:
     """Give what a schedule makes now. Raises a RequestError if it cannot be."""
     if TASK in target:
-        return _task(stored.read(target[TASK], by), said, around)
-    return _workflow(stored.read_workflow(target[WORKFLOW], by), said, around)
+        return _task(read_request(target[TASK], by), said, around)
+    if WORKFLOW in target:
+        return _workflow(read_workflow(target[WORKFLOW], by), said, around)
+    project, run = target[PROJECT], around.new_run()
+    return Made(run, decide_run(around.find(project["id"]), project["id"], project["mode"], run))
 
 
 def _task(request: Request, said: dict[str, str], around: Around) -> Made:
     command = take_in(_told(request, said), around.rules, around.now)
     admission.check_requirements(around.waiting, (command.plan,))
     event = admission.submitted(command, around.new_task(), around.position + 1, at=around.now)
-    return Made(event.task, (event,))
+    return Made(event.task, (event,), _fullness(around, (event.agent,)))
 
 
 def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made:
@@ -102,7 +114,13 @@ def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made
         command, workflow, ids, waiting=around.position, find=_nothing, graph=_Nobody(),
         at=around.now,
     )  # fmt: skip
-    return Made(workflow, (admission.submitted_batch(command, workflow, ids), *tasks))
+    events = (admission.submitted_batch(command, workflow, ids), *tasks)
+    return Made(workflow, events, _fullness(around, [task.agent for task in command.tasks]))
+
+
+def _fullness(around: Around, agents: Sequence[str]) -> str:
+    full = admission.why_full(around.waiting, around.limits, agents, "native")
+    return f"{full.removeprefix('rejected: ')}; it was let in all the same" if full else ""
 
 
 def _several(new_id: Callable[[], str], count: int) -> list[str]:

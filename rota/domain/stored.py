@@ -1,45 +1,48 @@
-"""Requests that are kept to be submitted later: written out as plain values, and read back.
+"""Requests that are kept to be submitted later, as records have them: plain values, and back.
 
-What is not said is not written. Who asked is not kept: who submits them says that.
+The items of projects and what schedules make are kept so. What is not said is not written; who
+asked is in the record. What a client says once, such as an id of its own, is not kept either.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import Flow
 from rota.domain.intake import BatchRequest, Request
-from rota.domain.plan import NO_PLAN, Plan
+from rota.domain.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LEFT_OUT = frozenset({"by", "plan", "depends", "dedup", "usual", "wanted_id"})
 _FLOW = Flow()
 
 
-def written(request: Request) -> dict[str, Any]:
-    """Write a request of one task, whose shape was checked."""
-    values = {
+def write_request(request: Request) -> dict[str, Any]:
+    """Write what a request of one task says, whose shape was checked."""
+    none = Request(request.agent, request.action)
+    said = {
         name: value
-        for name, value in request._asdict().items()
-        if name not in _LEFT_OUT and value != Request._field_defaults.get(name)
+        for name, value, usual in zip(request._fields, request, none, strict=True)
+        if value != usual and name not in _LEFT_OUT
     }
-    if request.depends:
-        values["depends"] = list(request.depends)
-    if request.plan != NO_PLAN:
-        plan = request.plan._asdict()
-        values["plan"] = {name: value for name, value in plan.items() if value is not None}
-    return values
+    plan = {name: value for name, value in request.plan._asdict().items() if value is not None}
+    more: dict[str, Any] = {"depends": list(request.depends)} if request.depends else {}
+    more |= {"plan": plan} if plan else {}
+    return {"agent": request.agent, "action": request.action, **said, **more}
 
 
-def read(values: dict[str, Any], by: str) -> Request:
-    """Read what `written` wrote, in another's name; what is not known is left out."""
-    known = {n: value for n, value in values.items() if n in Request._fields}
-    known["depends"] = tuple(known.get("depends", ()))
-    plan = {n: value for n, value in known.pop("plan", {}).items() if n in Plan._fields}
-    return Request(**known, plan=Plan(**plan) if plan else NO_PLAN, by=by)
+def read_request(written: Mapping[str, Any], by: str) -> Request:
+    """Read what `write_request` wrote, in the name of whoever asks for it now."""
+    said = dict(written)
+    plan, depends = said.pop("plan", None), tuple(said.pop("depends", ()))
+    request = Request(**said, depends=depends, by=by)
+    return request._replace(plan=Plan(**plan)) if plan else request
 
 
-def written_workflow(batch: BatchRequest) -> dict[str, Any]:
-    values: dict[str, Any] = {"tasks": [written(request) for request in batch.tasks]}
+def write_workflow(batch: BatchRequest) -> dict[str, Any]:
+    values: dict[str, Any] = {"tasks": [write_request(request) for request in batch.tasks]}
     if batch.callback is not None:
         values["callback"] = batch.callback
     flow = (batch.flow or _FLOW)._asdict()
@@ -47,7 +50,8 @@ def written_workflow(batch: BatchRequest) -> dict[str, Any]:
     return values
 
 
-def read_workflow(values: dict[str, Any], by: str) -> BatchRequest:
-    flow = {n: value for n, value in values.get("flow", {}).items() if n in Flow._fields}
-    tasks = tuple([read(each, by) for each in values.get("tasks", ())])
-    return BatchRequest(tasks, callback=values.get("callback"), by=by, flow=Flow(**flow))
+def read_workflow(written: Mapping[str, Any], by: str) -> BatchRequest:
+    """Read what `write_workflow` wrote."""
+    flow = Flow(**written["flow"])
+    tasks = tuple([read_request(each, by) for each in written["tasks"]])
+    return BatchRequest(tasks, callback=written.get("callback"), by=by, flow=flow)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rota.actors import bulk_messages as bm
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
-from rota.actors import schedule_messages as sm
 from rota.actors.answer import Answer
 from rota.domain.leases import named_by, stale
 from rota.domain.notes import check_token
@@ -19,6 +18,7 @@ from rota.domain.task import RELEASED, TERMINAL
 from rota.domain.tokens import LOCAL
 from rota.errors import Conflict, RotaError
 from rota.http.project_bridge import ProjectsBridge
+from rota.http.schedule_bridge import SchedulesBridge
 from rota.sight.feed import Feed
 from rota.sight.sight import Sight
 
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from rota.config import Settings
     from rota.domain.bulk import Change, Filter
     from rota.domain.commands import Limits, Outcome
-    from rota.domain.events import ScheduleFired, TokenCreated
+    from rota.domain.events import TokenCreated
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.lending import Wants
-    from rota.domain.schedule import Definition
     from rota.domain.task import Task
     from rota.domain.tokens import NewToken
     from rota.executors.guard import CallbackGuard
@@ -76,6 +75,10 @@ class Bridge:
     @property
     def projects(self) -> ProjectsBridge:
         return ProjectsBridge(self)
+
+    @property
+    def schedules(self) -> SchedulesBridge:
+        return SchedulesBridge(self)
 
     async def submit(
         self, requests: tuple[Request, ...]
@@ -175,36 +178,6 @@ class Bridge:
             lambda reply: m.SteerWorkflow(workflow_id, how, reason, by, reply),
         )
         return state
-
-    # -- schedules
-
-    async def create_schedule(
-        self, name: str, wanted: Definition, by: str, *, paused: bool
-    ) -> bool:
-        """Make a schedule; True if it is there already. Raises a RequestError."""
-        known: bool = await self.ask(
-            self.shard.schedules, lambda reply: sm.CreateSchedule(name, wanted, paused, by, reply)
-        )
-        return known
-
-    async def change_schedule(self, name: str, changes: dict[str, Any], by: str) -> None:
-        """Change a schedule. Raises a RequestError."""
-        await self.ask(
-            self.shard.schedules, lambda reply: sm.ChangeSchedule(name, changes, by, reply)
-        )
-
-    async def steer_schedule(self, name: str, how: str, reason: str, by: str) -> None:
-        """Pause, resume or delete a schedule. Raises NotFound."""
-        await self.ask(
-            self.shard.schedules, lambda reply: sm.SteerSchedule(name, how, reason, by, reply)
-        )
-
-    async def run_schedule(self, name: str, by: str) -> ScheduleFired:
-        """Have a schedule fire now; give what became of it. Raises NotFound."""
-        fired: ScheduleFired = await self.ask(
-            self.shard.schedules, lambda reply: sm.RunSchedule(name, by, reply)
-        )
-        return fired
 
     async def note(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
-from rota.http.project_models import PLAN_FIELDS, REQUEST_FIELDS
+from rota.http.stored_views import request_said
 
 if TYPE_CHECKING:
     from rota.domain.project_parts import Done, Item, Project, Run
@@ -89,20 +89,8 @@ def run_view(run: Run) -> dict[str, Any]:
 def item_view(item: Item, position: int | None, state: str = "pending") -> dict[str, Any]:
     """Show an item in the words of the body that it came with; what was not said is left out."""
     request = item.request
-    said: dict[str, Any] = {
-        name: value
-        for name, field in REQUEST_FIELDS.items()
-        if (value := getattr(request, field)) is not None
-    }
-    plan = request.plan
-    said |= {n: v for field, n in PLAN_FIELDS.items() if (v := getattr(plan, field)) is not None}
-    for name in ("deadline", "notBefore"):
-        if name in said:
-            said[name] = rfc3339(said[name])
-    if plan.idempotency is not None:
-        said["idempotencyKey"] = plan.idempotency
     head = {"taskId": item.id, "state": state, "position": position, "agentId": request.agent}
-    return {**head, **said, "addedAt": rfc3339(item.added_at)}
+    return {**head, **request_said(request), "addedAt": rfc3339(item.added_at)}
 
 
 def done_view(done: Done) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rota.calendars import CRON_CHARS_MAX, ZONE_CHARS_MAX
 from rota.domain.schedule import KINDS
 from rota.http.flow_models import WorkflowBody  # noqa: TC001 - pydantic reads it
 from rota.http.models import Moment, NativeBody, SubmitBody, not_blank
+from rota.http.project_models import ProjectId  # noqa: TC001 - pydantic reads it
 
 JITTER_MS_MAX = 3_600_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -28,7 +29,15 @@ Cron = Annotated[str, StringConstraints(max_length=CRON_CHARS_MAX), AfterValidat
 Zone = Annotated[str, StringConstraints(max_length=ZONE_CHARS_MAX), AfterValidator(not_blank)]
 CatchUp = Literal["none", "last", "all"]
 Overlap = Literal["skip", "queue", "cancel"]
+Kind = Literal["task", "workflow", "project"]
 JitterMs = Annotated[int, Field(ge=0, le=JITTER_MS_MAX)]
+
+
+class ProjectStart(NativeBody):
+    """A run of a project."""
+
+    id: ProjectId
+    mode: Literal["single", "loop"] = Field("single", description="one task, or until it is empty")
 
 
 class Targets(NativeBody):
@@ -36,9 +45,10 @@ class Targets(NativeBody):
 
     task: SubmitBody | None = Field(None, description="a body as for POST /v1/tasks")
     workflow: WorkflowBody | None = Field(None, description="a body as for POST /v1/workflows")
+    project: ProjectStart | None = Field(None, description="starts a run of it")
 
     def targets(self) -> list[str]:
-        return [kind for kind in KINDS if getattr(self, kind, None) is not None]
+        return [kind for kind in KINDS if getattr(self, kind) is not None]
 
 
 class ScheduleBody(Targets):
@@ -90,7 +100,9 @@ class ScheduleRow(BaseModel):
     timezone: str
     catchUp: CatchUp
     overlap: Overlap
-    makes: Literal["task", "workflow", "project"]
+    makes: Kind
+    agents: list[str] = Field(description="whom that is for")
+    by: str = Field(description="who said last what it is")
     jitterMs: int | None = None
     startAt: str | None = None
     endAt: str | None = None
@@ -113,6 +125,7 @@ class ScheduleView(ScheduleRow):
 
     task: dict[str, Any] | None = None
     workflow: dict[str, Any] | None = None
+    project: dict[str, Any] | None = None
     upcoming: list[str]
     known: bool | None = Field(None, description="it was there already, just so")
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
 from rota.domain import events as e
-from rota.domain.plan import Plan, asked_in
 from rota.domain.schedule import TASK, WORKFLOW
+from rota.domain.stored import read_request
 from rota.http.flow_views import escalation_shown
+from rota.http.stored_views import request_said
 
 if TYPE_CHECKING:
     from rota.domain.events import Record
     from rota.domain.schedule import Schedule
-
-_NAMES = {
-    "agent": "agentId",
-    "action": "action",
-    "params": "params",
-    "priority": "priority",
-    "tab": "tabId",
-    "ref": "ref",
-    "callback": "callbackUrl",
-    "timeout_ms": "timeoutMs",
-    "on_interrupt": "onInterrupt",
-    "on_missing": "onMissing",
-    "depends": "dependsOn",
-}
-_ASKED = asked_in(Plan)
 
 
 def schedule_row(schedule: Schedule) -> dict[str, Any]:
@@ -39,7 +24,9 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
         "timezone": schedule.timezone,
         "catchUp": schedule.catch_up,
         "overlap": schedule.overlap,
-        "makes": next(iter(schedule.target)),
+        "makes": schedule.makes,
+        "agents": sorted(schedule.agents),
+        "by": schedule.by,
         "waiting": len(schedule.waiting),
         "fired": schedule.fired,
         "skipped": schedule.skipped,
@@ -69,38 +56,29 @@ def schedule_view(schedule: Schedule) -> dict[str, Any]:
 def target_view(target: dict[str, Any]) -> dict[str, Any]:
     """Show what a schedule makes in the words of its request."""
     if TASK in target:
-        return {TASK: task_said(target[TASK])}
+        return {TASK: _task(target[TASK])}
     if WORKFLOW in target:
-        return {WORKFLOW: _workflow_said(target[WORKFLOW])}
+        return {WORKFLOW: _workflow(target[WORKFLOW])}
     return target
 
 
-def task_said(values: dict[str, Any]) -> dict[str, Any]:
-    """Show a stored request (rota.domain.stored) as a body of POST /v1/tasks."""
-    plan = values.get("plan", {})
-    said = {name: values[field] for field, name in _NAMES.items() if field in values}
-    said |= {name: plan[field] for field, name in _ASKED.items() if field in plan}
-    if "retry" in plan:
-        said["retry"] = {_camel(name): value for name, value in plan["retry"].items()}
-    return said
+def _task(written: dict[str, Any]) -> dict[str, Any]:
+    request = read_request(written, "")
+    return {"agentId": request.agent, **request_said(request)}
 
 
-def _workflow_said(values: dict[str, Any]) -> dict[str, Any]:
-    flow = values.get("flow", {})
-    said: dict[str, Any] = {"tasks": [task_said(each) for each in values["tasks"]]}
+def _workflow(written: dict[str, Any]) -> dict[str, Any]:
+    flow = written["flow"]
     more = {
         "name": flow.get("name"),
         "open": flow.get("is_open"),
         "failure": flow.get("failure"),
         "onFailure": flow.get("on_failure"),
         "escalate": escalation_shown(flow.get("escalate")),
-        "callbackUrl": values.get("callback"),
+        "callbackUrl": written.get("callback"),
     }
-    return said | {name: value for name, value in more.items() if value is not None}
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    said = {name: value for name, value in more.items() if value is not None}
+    return said | {"tasks": [_task(each) for each in written["tasks"]]}
 
 
 def firing_view(event: e.ScheduleFired) -> dict[str, Any]:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Schedules:
     """Every schedule.
 
-    `awaited` names, for a task, workflow or run that moments wait for, the schedule that made it.
+    `awaited` names, for whatever moments wait for, the schedules whose moments those are.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Schedule] = {}
-        self.awaited: dict[str, str] = {}
+        self.awaited: dict[str, dict[str, None]] = {}
         self.bytes = 0
 
     def get(self, name: str) -> Schedule | None:
@@ -36,9 +36,11 @@ class Schedules:
     def on_changed(self, record: Record[e.ScheduleChanged]) -> None:
         schedule = self.by_name.get(record.event.schedule)
         if schedule is not None:
+            self._await_no_more(schedule)
             self.bytes -= schedule.weight
-            schedule.define(record.event)
+            schedule.define(record)
             self.bytes += schedule.weight
+            self._await(schedule)
 
     def on_paused(self, record: Record[e.SchedulePaused]) -> None:
         schedule = self.by_name.get(record.event.schedule)
@@ -79,12 +81,19 @@ class Schedules:
             self._await_no_more(schedule)
 
     def _await(self, schedule: Schedule) -> None:
-        if schedule.waiting and schedule.last_subject is not None:
-            self.awaited[schedule.last_subject] = schedule.name
+        if schedule.waiting and schedule.awaits is not None:
+            self.awaited.setdefault(schedule.awaits, {})[schedule.name] = None
 
     def _await_no_more(self, schedule: Schedule) -> None:
-        if schedule.last_subject is not None:
-            self.awaited.pop(schedule.last_subject, None)
+        names = self.awaited.get(schedule.awaits or "")
+        if names is not None:
+            names.pop(schedule.name, None)
+            if not names:
+                del self.awaited[schedule.awaits or ""]
+
+    def carry_over(self, by_us: int, now: int) -> None:
+        for schedule in self.by_name.values():
+            schedule.carry_over(by_us, now)
 
     def dump(self) -> list[list[Any]]:
         return [schedule.to_row() for schedule in self.by_name.values()]

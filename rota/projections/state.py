@@ -212,6 +212,7 @@ class State:
         self.batches.carry_over(by_us, record.at)
         self.deliveries.carry_over(by_us)
         self.projects.carry_over(by_us, record.at)
+        self.schedules.carry_over(by_us, record.at)
         self.daily.turn(record.at)
         self.steps.on_stepped(record)
         self.keys.shift = self.backlog.shift = self.steps.shift

@@ -29,6 +29,7 @@ from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
 from rota.sight.projects import ProjectSight
+from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
 from rota.sight.workers import WorkerRow, workers_of
 
@@ -84,6 +85,10 @@ class Sight:
     @property
     def projects(self) -> ProjectSight:
         return ProjectSight(self._shard, self._showing, self._may_see)
+
+    @property
+    def schedules(self) -> ScheduleSight:
+        return ScheduleSight(self._shard, self._showing, self._may_see)
 
     async def readable(self) -> None:
         """Wait while the state is being rebuilt after a failure, but not for long."""

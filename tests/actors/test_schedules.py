@@ -14,6 +14,7 @@ from rota.actors import messages as m
 from rota.actors import schedule_messages as sm
 from rota.clock import ManualClock, parse_rfc3339, rfc3339
 from rota.domain import events as e
+from rota.domain import firings
 from rota.domain import schedule as domain
 from rota.domain.commands import Limits
 from rota.domain.intake import Rules, TypeRules
@@ -219,8 +220,8 @@ def test_queue_lets_moments_wait_and_fires_them_in_order(rota: Calendar) -> None
 
 def test_so_many_moments_wait_and_no_more(rota: Calendar) -> None:
     rota.create(overlap="queue")
-    rota.wait(31 + 60 * (domain.WAITING_MAX + 3))
-    assert len(rota.schedule.waiting) == domain.WAITING_MAX
+    rota.wait(31 + 60 * (firings.WAITING_MAX + 3))
+    assert len(rota.schedule.waiting) == firings.WAITING_MAX
     assert rota.facts()[-1].reason == "100 moments are waiting already"
     rota.check_replay()
 
@@ -366,7 +367,7 @@ def test_it_begins_at_its_start_and_is_over_after_its_end(rota: Calendar) -> Non
         ({"end_at": us(2026, 3, 1)}, "is in the past"),
         ({"start_at": us(2026, 3, 9), "end_at": us(2026, 3, 8)}, "is not after startAt"),
         ({"cron": "0 0 1 1 *", "end_at": us(2026, 4, 1)}, "does not come between"),
-        ({"target": {"project": {}}, "overlap": "cancel"}, "is not for projects"),
+        ({"start_at": us(2026, 3, 1)}, "leave it out"),
     ],
 )
 def test_what_never_fires_is_refused(rota: Calendar, fields: dict[str, Any], says: str) -> None:
@@ -505,8 +506,8 @@ def test_of_many_that_were_missed_the_newest_hundred_are_made_up_for(rota: Calen
     rota.create("* * * * *", catch_up="all", overlap="cancel")
     rota.crash(away_s=7 * DAY_S)
     [missed] = rota.facts(e.ScheduleMissed)
-    assert (missed.missed, missed.more) == (calendars.COUNTED_MAX - domain.CAUGHT_UP_MAX, True)
-    assert len(rota.moments()) == domain.CAUGHT_UP_MAX
+    assert (missed.missed, missed.more) == (calendars.COUNTED_MAX - firings.CAUGHT_UP_MAX, True)
+    assert len(rota.moments()) == firings.CAUGHT_UP_MAX
     assert rota.moments()[-1] == "2026-03-09T11:59:00Z"
     rota.check_replay()
 

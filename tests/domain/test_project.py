@@ -19,7 +19,7 @@ from rota.domain.project_lists import (
     decide_move,
     decide_removal,
 )
-from rota.domain.project_parts import read_request, write_request
+from rota.domain.stored import read_request, write_request
 from rota.errors import Conflict, NotFound, QueueFull
 
 if TYPE_CHECKING:

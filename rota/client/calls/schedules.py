@@ -17,8 +17,8 @@ class ScheduleCalls:
     def create_schedule(self, name: str, cron: str, /, **fields: Any) -> Call:
         """Make a schedule; the same again is given back as it is. Raises Conflict.
 
-        `fields` are its others: task or workflow, as bodies of those; timezone, catchUp, overlap,
-        paused, jitterMs, startAt, endAt.
+        `fields` are its others: task or workflow, as bodies of those, or project, as {id, mode};
+        timezone, catchUp, overlap, paused, jitterMs, startAt, endAt.
         """
         body = {"name": name, "cron": cron, **fields}
         return Call("POST", "/v1/schedules", body=body)
@@ -30,16 +30,25 @@ class ScheduleCalls:
 
     @asks
     def schedules(
-        self, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+        self,
+        *,
+        state: str | None = None,
+        agent: str | None = None,
+        makes: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
     ) -> Call:
         """Give a page of schedules, by name; `nextCursor` leads to the next one."""
-        query = {"state": state, "limit": limit, "cursor": cursor}
+        query = {"state": state, "agent": agent, "makes": makes, "limit": limit, "cursor": cursor}
         return Call("GET", "/v1/schedules", query, is_safe=True)
 
     @iterates
-    def iter_schedules(self, *, state: str | None = None) -> Rows[Json]:
+    def iter_schedules(
+        self, *, state: str | None = None, agent: str | None = None, makes: str | None = None
+    ) -> Rows[Json]:
         """Give all schedules, by name, asked for a page at a time."""
-        return all_rows("schedules", "/v1/schedules", {"state": state})
+        query = {"state": state, "agent": agent, "makes": makes}
+        return all_rows("schedules", "/v1/schedules", query)
 
     @asks
     def change_schedule(self, name: str, /, **fields: Any) -> Call:
@@ -47,9 +56,9 @@ class ScheduleCalls:
         return Call("PATCH", path_of("schedules", name), body=fields)
 
     @asks
-    def delete_schedule(self, name: str) -> Call:
+    def delete_schedule(self, name: str, reason: str = "") -> Call:
         """Delete a schedule; what it made goes on."""
-        return Call("DELETE", path_of("schedules", name))
+        return Call("DELETE", path_of("schedules", name), body={"reason": reason})
 
     @asks
     def pause_schedule(self, name: str, reason: str = "") -> Call:

@@ -1,0 +1,62 @@
+"""What handlers may do with schedules.
+
+A token that is for some agents is for the schedules of those: others are not there for it. What a
+schedule makes is for its agents alone, so whoever may submit for all of them may have it made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.actors import schedule_messages as sm
+from rota.domain.schedule import found, no_such
+
+if TYPE_CHECKING:
+    from rota.domain.events import ScheduleFired
+    from rota.domain.schedule import Definition, Schedule
+    from rota.http.bridge import Bridge
+
+
+class SchedulesBridge:
+    """The schedules' part of a bridge."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._actor = bridge.shard.schedules
+
+    def of(self, name: str) -> Schedule:
+        """Give a schedule of the caller's, as it is at this moment. Raises NotFound."""
+        schedules, sight = self._bridge.shard.state.schedules, self._bridge.sight
+        schedule = found(schedules.by_name, name)
+        if not all(map(sight.may_see, schedule.agents)):
+            raise no_such(name)
+        return schedule
+
+    async def create(self, name: str, wanted: Definition, by: str, *, paused: bool) -> bool:
+        """Make a schedule; True if it is there already. Raises a RequestError."""
+        known: bool = await self._bridge.ask(
+            self._actor, lambda reply: sm.CreateSchedule(name, wanted, paused, by, reply)
+        )
+        return known
+
+    async def change(self, name: str, changes: dict[str, Any], by: str) -> None:
+        """Change a schedule. Raises a RequestError."""
+        self.of(name)
+        await self._bridge.ask(
+            self._actor, lambda reply: sm.ChangeSchedule(name, changes, by, reply)
+        )
+
+    async def steer(self, name: str, how: str, reason: str, by: str) -> None:
+        """Pause, resume or delete a schedule. Raises NotFound."""
+        self.of(name)
+        await self._bridge.ask(
+            self._actor, lambda reply: sm.SteerSchedule(name, how, reason, by, reply)
+        )
+
+    async def run(self, name: str, by: str) -> ScheduleFired:
+        """Have a schedule fire now; give what became of it. Raises NotFound."""
+        self.of(name)
+        fired: ScheduleFired = await self._bridge.ask(
+            self._actor, lambda reply: sm.RunSchedule(name, by, reply)
+        )
+        return fired
