@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from rota.domain.intake import Request
-from rota.domain.plan import Plan
+from rota.domain import stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rota.domain import events as e
+    from rota.domain.intake import Request
 
 SINGLE, LOOP = "single", "loop"
 PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed", "failed"
@@ -33,15 +33,24 @@ RUNS_KEPT = 10
 """So many runs of a project are in memory, the last ones."""
 DONE_KEPT = 20
 """So many of the tasks that its runs have ended are shown with a project."""
+ERROR_CHARS_KEPT = 300
+"""So much of an error is kept with a run, and with what was done; the task has all of it."""
 
 
 class Item:
-    """What is on a list: a request that becomes a task under the same id."""
+    """What is on a list: a request that becomes a task under the same id.
 
-    __slots__ = ("added_at", "by", "id", "request_json")
+    It is kept as it is written; its agent, its key and that key's digest are at hand.
+    """
+
+    __slots__ = ("added_at", "agent", "by", "digest", "id", "key", "request_json")
 
     def __init__(self, item_id: str, request: Mapping[str, Any], by: str, added_at: int) -> None:
+        plan = request.get("plan") or {}
         self.id = item_id
+        self.agent: str = request["agent"]
+        self.key: str | None = plan.get("idempotency")
+        self.digest: str | None = plan.get("digest")
         self.request_json = orjson.dumps(request)
         self.by = by
         self.added_at = added_at
@@ -58,10 +67,10 @@ class Item:
 
     @property
     def request(self) -> Request:
-        return read_request(self.written, self.by)
+        return stored.read(self.written, self.by)
 
     def to_row(self) -> list[Any]:
-        return [self.id, self.written, self.by, self.added_at]
+        return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at]
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Item:
@@ -128,7 +137,7 @@ class Run:
         """Be what the record says: who rebuilds it from its records has little else."""
         event = record.event
         self.state, self.reason, self.ended_at = event.state, event.reason, record.at
-        self.completed, self.error, self.task = event.completed, event.error, None
+        self.completed, self.error, self.task = event.completed, cut(event.error), None
 
     def carry_over(self, by_us: int, now: int) -> None:
         """Tell its moments by a clock that was set by so much."""
@@ -189,6 +198,7 @@ class Done(NamedTuple):
     error: str | None = None
     key: str | None = None
     digest: str | None = None
+    agent: str | None = None
 
 
 class Project:
@@ -222,25 +232,6 @@ class Project:
         return next(places, len(self.items)) if before is not None else len(self.items)
 
 
-# -- requests, as records have them
-
-
-def write_request(request: Request) -> dict[str, Any]:
-    """Write what a request says, and nothing that it does not; who asked is in the record."""
-    none = Request(request.agent, request.action)
-    said = {
-        name: value
-        for name, value, usual in zip(request._fields, request, none, strict=True)
-        if value != usual and name not in ("by", "plan", "wanted_id", "depends", "on_missing")
-    }
-    plan = {n: value for n, value in request.plan._asdict().items() if value is not None}
-    more = {"plan": plan} if plan else {}
-    return {"agent": request.agent, "action": request.action, **said, **more}
-
-
-def read_request(written: Mapping[str, Any], by: str) -> Request:
-    """Read what `write_request` wrote."""
-    said = dict(written)
-    plan = said.pop("plan", None)
-    request = Request(**said, by=by)
-    return request._replace(plan=Plan(**plan)) if plan else request
+def cut(error: str | None) -> str | None:
+    """Give so much of an error as is kept."""
+    return error[:ERROR_CHARS_KEPT] if error is not None else None

@@ -8,6 +8,7 @@ import pytest
 from support.builders import START_US, assigned, fold, records_of, started, succeeded
 
 from rota.domain import events as e
+from rota.domain import stored
 from rota.domain.derived import Place
 from rota.domain.intake import Request, Rules
 from rota.domain.plan import Plan
@@ -19,7 +20,6 @@ from rota.domain.project_lists import (
     decide_move,
     decide_removal,
 )
-from rota.domain.project_parts import read_request, write_request
 from rota.errors import Conflict, NotFound, QueueFull
 
 if TYPE_CHECKING:
@@ -204,4 +204,4 @@ def test_lists_are_bounded(room: Room, code: str) -> None:
 )
 def test_a_request_is_written_and_read_again(changes: dict[str, Any]) -> None:
     request = Request("p", "echo", by="me", **changes)
-    assert read_request(write_request(request), "me") == request
+    assert stored.read(stored.written(request), "me") == request
