@@ -30,7 +30,8 @@ from rota.domain.attempts import (
     decide_release,
 )
 from rota.domain.events import AgentPaused, AgentResumed
-from rota.errors import Conflict, NotFound, RequestError
+from rota.domain.project import check_not_killed
+from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,10 +98,7 @@ class QueueActor(CooperativeActor):
 
     def _cancel(self, reason: str) -> Callable[[Task], Event]:
         def decide(task: Task) -> Event:
-            run = self._killing.get(task.id)
-            if run is not None:
-                msg = f"the task is being cut off: run {run} was force-stopped"
-                raise Conflict(msg, code="being_killed", details={"taskId": task.id, "runId": run})
+            check_not_killed(task, self._killing)
             return decide_cancel(task, reason)
 
         return decide

@@ -8,11 +8,13 @@ slice after another, and the next when the last is durable (http/bulk.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.bulk_messages import Changed, ChangeTasks, ReprioritiseTask
 from rota.actors.runtime import CooperativeActor
-from rota.domain.bulk import decide_change, decide_priority, is_meant
+from rota.domain.bulk import CANCEL, decide_change, decide_priority, is_meant
+from rota.domain.project import BEING_KILLED
 from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
@@ -42,16 +44,22 @@ class BulkActor(CooperativeActor):
         journal, change = self._journal, message.change
         tasks = journal.state.tasks
         events: list[Event] = []
+        refused: Counter[str] = Counter()
         for task_id in message.tasks:
             task = tasks.get(task_id)
+            event: Event | None = None
             if task is not None and is_meant(task, message.meant, change):
+                if change.how == CANCEL and task_id in journal.state.projects.killing:
+                    refused[BEING_KILLED] += 1
+                    continue
                 event = decide_change(task, change)
-                if event is not None:
-                    events.append(event)
+            if event is not None:
+                events.append(event)
+            else:
+                refused[MOVED_ON] += 1
         if events:
             journal.record(*events, by=message.by)
-        left = len(message.tasks) - len(events)
-        journal.answer(message.reply, Changed(len(events), {MOVED_ON: left} if left else {}))
+        journal.answer(message.reply, Changed(len(events), dict(refused)))
 
     def _reprioritise(self, message: ReprioritiseTask) -> None:
         task = self._journal.state.tasks.get(message.task)

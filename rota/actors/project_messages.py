@@ -86,9 +86,10 @@ class StopRun(NamedTuple):
 
 
 class Stopping(NamedTuple):
-    """The run that ends, if there is one."""
+    """The runs that end, or are cut off, and by force the tasks that have slots."""
 
-    run: str | None
+    runs: tuple[str, ...]
+    tasks: tuple[str, ...]
 
 
 class LookAtProject(NamedTuple):

@@ -15,10 +15,18 @@ from rota.actors import project_messages as pm
 from rota.actors.derived import place_in
 from rota.actors.messages import LookAgain
 from rota.actors.runtime import CooperativeActor
+from rota.domain.admission import check_ahead
 from rota.domain.attempts import decide_cancel
 from rota.domain.events import RunStarted
 from rota.domain.intake import take_in
-from rota.domain.project import decide_next, decide_run, decide_stop
+from rota.domain.project import (
+    decide_kills,
+    decide_next,
+    decide_run,
+    decide_stop,
+    project_of,
+    run_of,
+)
 from rota.domain.project_lists import (
     check_fits,
     decide_additions,
@@ -26,6 +34,7 @@ from rota.domain.project_lists import (
     decide_edit,
     decide_move,
     decide_removal,
+    keys_of,
     known,
     known_item,
     pending_item,
@@ -34,12 +43,13 @@ from rota.domain.project_parts import FORCE_STOPPED
 from rota.domain.task import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from rota.actors.archive import Archive
     from rota.actors.journal import Journal
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
+    from rota.domain.commands import SubmitTask
     from rota.domain.events import Event
     from rota.domain.intake import Request
     from rota.domain.project_parts import Project
@@ -112,15 +122,18 @@ class ProjectsActor(CooperativeActor):
         now = self._journal.now()
         answers: list[pm.ItemAdded] = []
         fresh: dict[str, Request] = {}
+        keys = keys_of(project)
         for request in message.requests:
             check_fits(request)
-            item = known_item(project, request)
+            item = known_item(keys, request)
             if item is not None:
                 answers.append(pm.ItemAdded(item, known=True))
                 continue
-            command = take_in(request, state.control.rules, now)  # what cannot be meant so, is not
+            command = self._meant(request, now)
             item = self._ids.of_task(command, message.fetched, fresh)
             fresh[item] = request
+            if request.plan.idempotency is not None:
+                keys[request.plan.idempotency] = (item, request.plan.digest)
             answers.append(pm.ItemAdded(item))
         room = state.projects.room(state.control.limits.project_items)
         events = decide_additions(
@@ -130,6 +143,12 @@ class ProjectsActor(CooperativeActor):
             self._journal.record(*events, by=message.by)
         return answers
 
+    def _meant(self, request: Request, now: int) -> SubmitTask:
+        """Give what a request would become by the rules of now. Raises InvalidRequest."""
+        command = take_in(request, self._journal.state.control.rules, now)
+        check_ahead(command.deadline, now)
+        return command
+
     def _edit(self, message: pm.EditItem) -> str:
         self._journal.check_open()
         state, project = self._journal.state, self._projects.get(message.project)
@@ -137,7 +156,7 @@ class ProjectsActor(CooperativeActor):
         if message.change is not None:
             request = message.change(pending_item(project, message.project, message.item).request)
             check_fits(request)
-            take_in(request, state.control.rules, self._journal.now())
+            self._meant(request, self._journal.now())
             room = state.projects.room(state.control.limits.project_items)
             events.append(decide_edit(project, message.project, message.item, request, room))
         if message.moves:
@@ -156,7 +175,7 @@ class ProjectsActor(CooperativeActor):
     def _delete(self, message: pm.DeleteProject) -> int:
         project = self._projects.get(message.project)
         event = decide_deletion(project, message.project, message.reason)
-        count = len(known(project, message.project).items)
+        count = len(known(project).items)
         self._journal.record(event, by=message.by)
         return count
 
@@ -170,27 +189,43 @@ class ProjectsActor(CooperativeActor):
         return run_id
 
     def _end(self, message: pm.StopRun) -> pm.Stopping:
-        project = known(self._projects.get(message.project), message.project)
-        run, kills = project.run, self._kills(project.id) if message.force else []
-        events = list(decide_stop(project, message.reason, force=message.force, kills=kills))
-        if run is None and message.force:  # what somebody gave a new life
-            reason = message.reason or f"project {project.id} was force-stopped"
-            events = [decide_cancel(task, reason, FORCE_STOPPED) for task in self._held(project.id)]
+        project = known(self._projects.get(message.project))
+        own = [project.run.id] if project.run is not None else []
+        held = self._held(project.id) if message.force else []
+        if message.force:
+            events = self._cut_off(project, message.reason, held)
+        else:
+            events = list(decide_stop(project, message.reason, force=False))
         if events:
             self._journal.record(*events, by=message.by)
-        return pm.Stopping(run.id if run is not None else None)
+        runs = dict.fromkeys([*own, *map(run_of, held)])
+        return pm.Stopping(tuple(runs), tuple(task.id for task in held))
 
-    def _held(self, project: str) -> Iterator[Task]:
+    def _cut_off(self, project: Project, reason: str, held: list[Task]) -> list[Event]:
+        """End whatever has a slot: the task of the run, and what was brought back to life."""
+        run, kills = project.run, self._kills(project.id)
+        if run is None:
+            events: list[Event] = [*decide_kills(project.id, reason, kills)]
+        else:
+            named = [task.id for task in kills]
+            events = [*decide_stop(project, reason, force=True, kills=named)]
+        why = reason or f"project {project.id} was force-stopped"
+        own = run.task if run is not None else None
+        for task in held:
+            if task.id != own and (task.state is not RUNNING or task.is_leased):
+                events.append(decide_cancel(task, why, FORCE_STOPPED))
+        return events
+
+    def _held(self, project: str) -> list[Task]:
         """Give the tasks of a project that have a slot."""
-        for task in list(self._journal.state.slots.held()):
-            if task.plan is not None and task.plan.project == project:
-                yield task
+        held = self._journal.state.slots.held()
+        return [task for task in held if project_of(task) == project]
 
-    def _kills(self, project: str) -> list[str]:
-        """Name the tasks of a project that rota runs itself, and is not cutting off."""
+    def _kills(self, project: str) -> list[Task]:
+        """Give the tasks of a project that rota runs itself, and is not cutting off."""
         killing = self._projects.killing
         return [
-            task.id
+            task
             for task in self._held(project)
             if task.state is RUNNING and not task.is_leased and task.id not in killing
         ]
@@ -216,7 +251,7 @@ class ProjectsActor(CooperativeActor):
                 break
             journal.record(*events, at=now)
         if project is not None and (run := project.run) is not None and run.stop == "force":
-            kills = self._kills(project_id)  # begun since, or brought back
+            kills = [task.id for task in self._kills(project_id)]  # begun since, or brought back
             events = decide_stop(project, "", force=True, kills=kills) if kills else ()
             if events:
                 journal.record(*events)

@@ -51,6 +51,13 @@ class WaitingCounts(Protocol):
     def of_agent(self, agent: str) -> int: ...
 
 
+class Required(Protocol):
+    """Which sets of labels waiting tasks require, and how many do."""
+
+    @property
+    def required(self) -> Mapping[str, int]: ...
+
+
 class Graph(Protocol):
     """Who waits for whom already."""
 
@@ -285,7 +292,7 @@ def check_keys(held: int) -> None:
         raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
 
 
-def check_requirements(waiting: WaitingCounts, plans: Iterable[Plan]) -> None:
+def check_requirements(waiting: Required, plans: Iterable[Plan]) -> None:
     """Refuse sets of labels that no waiting task requires when too many do. Raises QueueFull."""
     wanted = {"\n".join(plan.requires) for plan in plans if plan.requires}
     wanted -= waiting.required.keys()

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from rota.domain import events as e
-from rota.domain.admission import BYTES_ENOUGH, submitted
+from rota.domain.admission import BYTES_ENOUGH, check_requirements, submitted
+from rota.domain.commands import PULL
 from rota.domain.intake import Request, Rules, take_in
 from rota.domain.placeholders import AtHand
 from rota.domain.plan import Plan
-from rota.errors import InvalidRequest
+from rota.errors import InvalidRequest, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,13 +46,15 @@ class FollowUp(NamedTuple):
 class Place(NamedTuple):
     """What a new task needs from outside: an id, its place in the queue, the time.
 
-    `is_full` says that what waits has all the bytes that it may have.
+    `is_full` says that what waits has all the bytes that it may have, `required` which sets of
+    labels it requires.
     """
 
     new_id: Callable[[], str]
     waiting: int
     now: int
     is_full: bool = False
+    required: Mapping[str, int] = {}
 
 
 def decide_follow_up(
@@ -107,17 +110,33 @@ def decide_derived(
 def decide_born(
     request: Request, rules: Rules, place: Place, wrong: str = ""
 ) -> tuple[e.TaskSubmitted | e.TaskFailed, ...]:
-    """Give a task that was promised; it fails at once if something is `wrong` with it."""
+    """Give a task that was promised; it fails at once if something is `wrong` with it.
+
+    What was fine when it was asked for may be no more: the rules of its type have changed, or the
+    clock was set back.
+    """
+    code = BAD_PARAMS
     try:
         command = take_in(request, rules, place.now)
-    except InvalidRequest as error:  # the rules of its type contradict each other
+        check_requirements(place, (command.plan,))
+    except QueueFull as error:
+        code, wrong = error.code, error.message
+    except InvalidRequest as error:
         wrong = wrong or error.message
-        executor = rules.executor_for(request.action)
-        command = take_in(request._replace(executor=executor), Rules(), place.now)
+        command = take_in(_bare(request, rules), Rules(), place.now)
     event = submitted(command, place.new_id(), place.waiting + 1, at=place.now)
     if not wrong:
         return (event,)
-    return (event, e.TaskFailed(event.task, event.agent, 0, BAD_PARAMS, wrong))
+    return (event, e.TaskFailed(event.task, event.agent, 0, code, wrong))
+
+
+def _bare(request: Request, rules: Rules) -> Request:
+    """Leave out what a rule, or the moment, may speak against."""
+    executor = rules.executor_for(request.action)
+    plan = request.plan._replace(not_before=None, delay_ms=None)
+    if executor != PULL:
+        plan = plan._replace(requires=None)
+    return request._replace(executor=executor, deadline=None, plan=plan)
 
 
 def _check_size(params: dict[str, Any], place: Place) -> None:

@@ -30,14 +30,17 @@ from rota.domain.project_parts import (
     TASK_GONE,
 )
 from rota.domain.task import RUNNING, TERMINAL, WAITING
+from rota.errors import Conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from rota.domain.derived import Place
     from rota.domain.intake import Rules
     from rota.domain.project_parts import Item, Project, Run
     from rota.domain.task import Task
+
+BEING_KILLED = "being_killed"
 
 
 def decide_run(
@@ -47,7 +50,7 @@ def decide_run(
 
     Whoever records what this gives has started the run, together with whatever else is recorded.
     """
-    if known(project, project_id).run is not None:
+    if known(project).run is not None:
         raise already_running(project_id)
     if item is not None:
         pending_item(project, project_id, item)
@@ -125,6 +128,17 @@ def _wind_up(project: Project, run: Run, task: Task | None, place: Place) -> tup
     return (decide_cancel(task, f"run {run.id} was stopped", PROJECT_STOPPED), back)
 
 
+def check_not_killed(task: Task, killing: Mapping[str, str]) -> None:
+    """Refuse to cancel what a force-stop cuts off: it keeps its slot until it is gone.
+
+    Raises Conflict.
+    """
+    run = killing.get(task.id)
+    if run is not None:
+        msg = f"the task is being cut off: run {run} was force-stopped"
+        raise Conflict(msg, code=BEING_KILLED, details={"taskId": task.id, "runId": run})
+
+
 def decide_stop(
     project: Project, reason: str, *, force: bool, kills: Iterable[str] = ()
 ) -> tuple[e.Event, ...]:
@@ -144,3 +158,24 @@ def decide_stop(
         return (asked,)
     end = (FAILED, FORCE_STOPPED) if force else (COMPLETED, STOPPED)
     return (asked, _ended(run, *end))
+
+
+def decide_kills(project: str, reason: str, kills: Iterable[Task]) -> list[e.RunStopRequested]:
+    """Cut off what was brought back to life after its run had ended: a record for each run."""
+    by_run: dict[str, list[str]] = {}
+    for task in kills:
+        by_run.setdefault(run_of(task), []).append(task.id)
+    return [
+        e.RunStopRequested(run, project, reason, force=True, kills=sorted(found))
+        for run, found in sorted(by_run.items())
+    ]
+
+
+def project_of(task: Task) -> str | None:
+    """Name the project on whose list a task was, if on any."""
+    return task.plan.project if task.plan is not None else None
+
+
+def run_of(task: Task) -> str:
+    """Name the run that selected a task of a project."""
+    return (task.plan.run if task.plan is not None else None) or ""

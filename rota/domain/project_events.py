@@ -86,6 +86,7 @@ class RunStopRequested(NamedTuple):
     """The run shall end: with its running task, or by `force` without waiting for that.
 
     `kills` are the tasks whose attempts are cut off; they keep their slots until those are gone.
+    A run that has ended is named for a task of it that was given a new life.
     """
 
     run: str

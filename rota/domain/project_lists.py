@@ -45,18 +45,26 @@ class Room(NamedTuple):
     items_max: int
 
 
-def known_item(project: Project | None, request: Request) -> str | None:
+Keys = dict[str, tuple[str, str | None]]
+"""What idempotency keys stand for: the item, and the digest of what was asked."""
+
+
+def keys_of(project: Project | None) -> Keys:
+    """Give the keys of what is on a list, runs or was done lately."""
+    if project is None:
+        return {}
+    held = [project.taken, *project.items] if project.taken is not None else project.items
+    done = {each.key: (each.task, each.digest) for each in project.done if each.key is not None}
+    return done | {item.key: (item.id, item.digest) for item in held if item.key is not None}
+
+
+def known_item(keys: Keys, request: Request) -> str | None:
     """Give the item that an idempotency key stands for. Raises Conflict if it is another's."""
     key = request.plan.idempotency
-    if project is None or key is None:
+    found = keys.get(key) if key is not None else None
+    if found is None:
         return None
-    held = [project.taken, *project.items] if project.taken is not None else project.items
-    known = [(item.id, item.request.plan) for item in held]
-    found = [(i, plan.digest) for i, plan in known if plan.idempotency == key]
-    found += [(done.task, done.digest) for done in project.done if done.key == key]
-    if not found:
-        return None
-    item_id, digest = found[0]
+    item_id, digest = found
     if digest != request.plan.digest:
         msg = f"idempotency key '{key}' was used for a different request"
         raise Conflict(msg, code="idempotency_conflict", details={"idempotencyKey": key})
@@ -133,24 +141,22 @@ def decide_removal(
 
 def decide_deletion(project: Project | None, project_id: str, reason: str) -> e.ProjectDeleted:
     """Drop a project and its list. Raises NotFound, or Conflict while it runs."""
-    if known(project, project_id).run is not None:
+    if known(project).run is not None:
         raise already_running(project_id)
     return e.ProjectDeleted(project_id, reason)
 
 
-def known(project: Project | None, project_id: str) -> Project:
+def known(project: Project | None) -> Project:
     """Give a project that there is. Raises NotFound."""
     if project is None:
-        raise NotFound(
-            "project not found", code="project_not_found", details=about(project_id[:200]),
-            hint="add a task to its list first",
-        )  # fmt: skip
+        hint = "add a task to its list first"
+        raise NotFound("project not found", code="project_not_found", hint=hint)
     return project
 
 
 def pending_item(project: Project | None, project_id: str, item_id: str) -> Item:
     """Give an item that has not been selected. Raises NotFound or Conflict."""
-    project = known(project, project_id)
+    project = known(project)
     item = project.find(item_id)
     if item is not None:
         return item
@@ -159,7 +165,12 @@ def pending_item(project: Project | None, project_id: str, item_id: str) -> Item
     if is_taken or any(done.task == item_id for done in project.done):
         msg = "the task has started: only what has not can be changed"
         raise Conflict(msg, code="task_not_pending", details=details)
-    raise NotFound("task not found on this list", code="task_not_found", details=details)
+    raise not_listed(project_id, item_id)
+
+
+def not_listed(project_id: str, item_id: str) -> NotFound:
+    details = about(project_id, taskId=item_id)
+    return NotFound("task not found on this list", code="task_not_found", details=details)
 
 
 def check_fits(request: Request) -> None:

@@ -33,15 +33,24 @@ RUNS_KEPT = 10
 """So many runs of a project are in memory, the last ones."""
 DONE_KEPT = 20
 """So many of the tasks that its runs have ended are shown with a project."""
+ERROR_CHARS_KEPT = 300
+"""So much of an error is kept with a run, and with what was done; the task has all of it."""
 
 
 class Item:
-    """What is on a list: a request that becomes a task under the same id."""
+    """What is on a list: a request that becomes a task under the same id.
 
-    __slots__ = ("added_at", "by", "id", "request_json")
+    It is kept as it is written; its agent, its key and that key's digest are at hand.
+    """
+
+    __slots__ = ("added_at", "agent", "by", "digest", "id", "key", "request_json")
 
     def __init__(self, item_id: str, request: Mapping[str, Any], by: str, added_at: int) -> None:
+        plan = request.get("plan") or {}
         self.id = item_id
+        self.agent: str = request["agent"]
+        self.key: str | None = plan.get("idempotency")
+        self.digest: str | None = plan.get("digest")
         self.request_json = orjson.dumps(request)
         self.by = by
         self.added_at = added_at
@@ -61,7 +70,7 @@ class Item:
         return read_request(self.written, self.by)
 
     def to_row(self) -> list[Any]:
-        return [self.id, self.written, self.by, self.added_at]
+        return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at]
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Item:
@@ -128,7 +137,7 @@ class Run:
         """Be what the record says: who rebuilds it from its records has little else."""
         event = record.event
         self.state, self.reason, self.ended_at = event.state, event.reason, record.at
-        self.completed, self.error, self.task = event.completed, event.error, None
+        self.completed, self.error, self.task = event.completed, cut(event.error), None
 
     def carry_over(self, by_us: int, now: int) -> None:
         """Tell its moments by a clock that was set by so much."""
@@ -189,6 +198,7 @@ class Done(NamedTuple):
     error: str | None = None
     key: str | None = None
     digest: str | None = None
+    agent: str | None = None
 
 
 class Project:
@@ -220,3 +230,8 @@ class Project:
         """Give the place before an item, or the end."""
         places = (at for at, item in enumerate(self.items) if item.id == before)
         return next(places, len(self.items)) if before is not None else len(self.items)
+
+
+def cut(error: str | None) -> str | None:
+    """Give so much of an error as is kept."""
+    return error[:ERROR_CHARS_KEPT] if error is not None else None

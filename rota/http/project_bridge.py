@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.actors import project_messages as pm
-from rota.domain.project_lists import known
+from rota.domain.project_lists import known, not_listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +25,14 @@ class ProjectsBridge:
         self._bridge = bridge
         self._actor = bridge.shard.projects
 
-    def check_seen(self, project: str) -> None:
+    def check_seen(self, project: str, item: str | None = None) -> None:
         """Refuse what is another's as if it were not there. Raises NotFound."""
         if not self._bridge.sight.may_see(project):
-            known(None, project)
+            known(None)
+        found = self._bridge.shard.state.projects.get(project) if item is not None else None
+        on_list = found.find(item) if found is not None and item is not None else None
+        if on_list is not None and not self._bridge.sight.may_see(on_list.agent):
+            raise not_listed(project, on_list.id)
 
     async def add(
         self, project: str, requests: tuple[Request, ...], before: str | None, by: str
@@ -50,7 +54,7 @@ class ProjectsBridge:
         by: str,
     ) -> None:
         """Change what has not started. Raises a RequestError."""
-        self.check_seen(project)
+        self.check_seen(project, item)
         await self._bridge.ask(
             self._actor,
             lambda reply: pm.EditItem(project, item, change, moves, place, by, reply),
@@ -58,7 +62,7 @@ class ProjectsBridge:
 
     async def remove(self, project: str, item: str, reason: str, by: str) -> None:
         """Take off a list what has not started. Raises NotFound or Conflict."""
-        self.check_seen(project)
+        self.check_seen(project, item)
         await self._bridge.ask(
             self._actor, lambda reply: pm.RemoveItem(project, item, reason, by, reply)
         )
@@ -79,10 +83,10 @@ class ProjectsBridge:
         )
         return run
 
-    async def stop(self, project: str, reason: str, *, force: bool, by: str) -> str | None:
-        """Have a run end; give its id, if there is one. Raises NotFound."""
+    async def stop(self, project: str, reason: str, *, force: bool, by: str) -> pm.Stopping:
+        """Have a run end; give what ends. Raises NotFound."""
         self.check_seen(project)
         stopping: pm.Stopping = await self._bridge.ask(
             self._actor, lambda reply: pm.StopRun(project, reason, force, by, reply)
         )
-        return stopping.run
+        return stopping

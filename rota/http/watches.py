@@ -36,21 +36,23 @@ class Watches:
         return len(self._watching)
 
     @contextmanager
-    def on(self, task_id: str) -> Iterator[asyncio.Event]:
-        """Give an event that is set whenever the task has changed. Raises HttpProblem."""
+    def on(self, *subjects: str) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever one of these has changed. Raises HttpProblem."""
         if len(self._watching) >= STREAMS_MAX:
             raise HttpProblem(503, "too_many_streams", "too many requests wait for a task")
         changed = asyncio.Event()
-        self._waiting.setdefault(task_id, []).append(changed.set)
+        for subject in subjects:
+            self._waiting.setdefault(subject, []).append(changed.set)
         self._watching.append(None)
         try:
             yield changed
         finally:
             self._watching.pop()
-            waiting = self._waiting[task_id]
-            waiting.remove(changed.set)
-            if not waiting:
-                del self._waiting[task_id]
+            for subject in subjects:
+                waiting = self._waiting[subject]
+                waiting.remove(changed.set)
+                if not waiting:
+                    del self._waiting[subject]
 
     def close(self) -> None:
         """Wake everybody: the server is stopping."""

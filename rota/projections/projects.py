@@ -20,6 +20,7 @@ from rota.domain.project_parts import (
     Item,
     Project,
     Run,
+    cut,
 )
 
 if TYPE_CHECKING:
@@ -136,7 +137,10 @@ class Projects:
 
     def on_stop_requested(self, record: Record[e.RunStopRequested]) -> None:
         event = record.event
-        self._run(event.run).on_stop_requested(record)
+        project = self.by_id.get(event.project)
+        run = project.run if project is not None else None
+        if run is not None and run.id == event.run:  # else a task of it lives again
+            run.on_stop_requested(record)
         self.killing |= dict.fromkeys(event.kills or (), event.run)
 
     def on_ended(self, record: Record[e.RunEnded]) -> None:
@@ -171,14 +175,14 @@ class Projects:
         project = self.by_id.get(plan.project)
         if project is None:
             return
-        done = Done(task.id, task.state.value, plan.run or "", record.at, _error_of(record, task))
+        error = cut(_error_of(record, task))
+        done = Done(task.id, task.state.value, plan.run or "", record.at, error, agent=task.agent)
         run, item = project.run, project.taken
         if run is not None and item is not None and run.task == task.id:
             run.task, run.fate, run.error = None, done.state, done.error
             run.completed += done.state == "succeeded"
             project.taken = None
-            said = item.request.plan
-            done = done._replace(key=said.idempotency, digest=said.digest)
+            done = done._replace(key=item.key, digest=item.digest)
             self._drop(item)
             project.done.append(done)
             del project.done[:-DONE_KEPT]

@@ -143,11 +143,9 @@ class State:
             if task is not None:
                 raise refusal(record, task)
             return self._add(record)
-        if event.restored is not None:
-            return self._bring_back(event)
         if task is not None and self.tasks.before_change is not None:
             self.tasks.before_change(task)
-        return task
+        return self._bring_back(event) if event.restored is not None else task
 
     def _bring_back(self, event: e.TaskRevived) -> Task:
         """Bring a task back that had left memory, and what it belongs to."""

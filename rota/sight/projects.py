@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.domain import events as e
+from rota.domain.project import project_of, run_of
 from rota.domain.project_lists import known
 from rota.domain.project_parts import IN_PROGRESS, Run
 from rota.errors import NotFound
@@ -18,7 +19,7 @@ from rota.sight import history
 from rota.sight.feed import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from rota.actors.system import Shard
     from rota.domain.project_parts import Project
@@ -42,7 +43,7 @@ class ProjectSight:
         """Give a project. Raises NotFound."""
         is_seen = self._may_see is None or self._may_see(project_id)
         project = self._shard.state.projects.get(project_id) if is_seen else None
-        return known(project, project_id)
+        return known(project)
 
     async def show(self, project_id: str, view: Callable[[Project], T]) -> T:
         """Show a project. Raises NotFound."""
@@ -77,6 +78,25 @@ class ProjectSight:
             return _of_project(run, project_id, run_id)
 
         return await self._showing.shown(found, view)
+
+    async def show_left(
+        self, project_id: str, runs: Collection[str]
+    ) -> list[tuple[str, str | None]]:
+        """Name the runs and tasks that a force-stop of these runs has not ended yet."""
+
+        async def found() -> list[tuple[str, str | None]]:
+            state = self._shard.state
+            killing = [task for each in state.projects.killing if (task := state.tasks.get(each))]
+            left: dict[str | None, str] = {
+                task.id: run_of(task) for task in killing if project_of(task) == project_id
+            }
+            project = state.projects.get(project_id)
+            run = project.run if project is not None else None
+            if run is not None and run.id in runs:
+                left.setdefault(run.task, run.id)
+            return [(run_id, task_id) for task_id, run_id in left.items()]
+
+        return await self._showing.shown(found, lambda left: left)
 
     async def run_records(self, project_id: str, run_id: str, after: int, limit: int) -> Page:
         """Give the next records of a run. Raises NotFound."""

@@ -343,6 +343,73 @@ def test_an_attempt_that_ends_by_itself_while_it_is_killed_ends_its_task(
     assert stubborn.get(f"/v1/tasks/{task}").json["state"] == "succeeded"
 
 
+def test_an_operation_on_many_tasks_leaves_what_is_being_killed(stubborn: StubbornRota) -> None:
+    [task] = add(stubborn, "p", STUBBORN)
+    run(stubborn, "p", "loop")
+    in_hand(stubborn, "p", task)
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    answer = stubborn.post("/v1/tasks/cancel", {"agentId": "p"}).json
+    assert (answer["changed"], answer["refused"]) == (0, {"being_killed": 1})
+    assert stubborn.inside(lambda s: s.shard.state.slots.total) == 1
+    stubborn.inside(lambda _: stubborn.runner.let_go(task))
+    assert idle(stubborn, "p")["stopReason"] == "force_stopped"
+
+
+def failed_once(rota: StubbornRota, project: str) -> tuple[str, str]:
+    """Let a run fail by its stubborn task, and give that another life; give the run and it."""
+    [task] = add(rota, project, STUBBORN)
+    run_id = run(rota, project)
+    in_hand(rota, project, task)
+    bad = Outcome(ok=False, code="bad", error="x" * 1000)
+    rota.inside(lambda _: rota.runner.running[task](bad))
+    assert idle(rota, project)["lastError"] == "x" * 300
+    assert rota.post(f"/v1/tasks/{task}/retry").status == 202
+    until(lambda: rota.get(f"/v1/tasks/{task}").json["state"] == "running")
+    return run_id, task
+
+
+def test_force_stop_kills_what_was_brought_back_without_a_run(stubborn: StubbornRota) -> None:
+    run_id, task = failed_once(stubborn, "p")
+    still = [{"runId": run_id, "taskId": task}]
+    for _ in range(2):
+        answer = stubborn.post("/projects/p/queue/force-stop").json
+        assert answer == {"success": False, "killedRuns": [], "stillRunning": still}
+    assert stubborn.runner.aborted == [task]
+    assert stubborn.get(f"/projects/p/runs/{run_id}").json["stopReason"] == "task_failed"
+    stubborn.inside(lambda _: stubborn.runner.let_go(task))
+    until(lambda: stubborn.get(f"/v1/tasks/{task}").json["state"] == "cancelled")
+    assert stubborn.inside(lambda s: s.shard.state.slots.total) == 0
+    answer = stubborn.post("/projects/p/queue/force-stop").json
+    assert answer == {"success": True, "killedRuns": [], "stillRunning": []}
+
+
+def test_force_stop_names_what_was_brought_back_beside_a_run(stubborn: StubbornRota) -> None:
+    first, task = failed_once(stubborn, "p")
+    [other] = sleeping(stubborn, "p")
+    second = run(stubborn, "p")
+    in_hand(stubborn, "p", other)
+    answer = stubborn.post("/projects/p/queue/force-stop").json
+    still = [{"runId": first, "taskId": task}]
+    assert answer == {"success": False, "killedRuns": [second], "stillRunning": still}
+    assert status(stubborn, "p")["stopReason"] == "force_stopped"
+    stubborn.inside(lambda _: stubborn.runner.let_go(task))
+    until(lambda: stubborn.inside(lambda s: s.shard.state.slots.total) == 0)
+
+
+def test_force_stop_ends_what_a_worker_has_of_an_ended_run(rota: Rota) -> None:
+    [task] = add(rota, "p", "for-a-worker")
+    run_id = run(rota, "p")
+    lease = until(lambda: rota.post("/v1/leases", {"workerId": "w"}).json["leases"])[0]
+    said = {"token": lease["token"], "error": "no"}
+    assert rota.post(f"/v1/leases/{lease['leaseId']}/fail", said).status == 200
+    assert idle(rota, "p")["stopReason"] == "task_failed"
+    assert rota.post(f"/v1/tasks/{task}/retry").status == 202
+    assert until(lambda: rota.post("/v1/leases", {"workerId": "w"}).json["leases"])
+    answer = rota.post("/projects/p/queue/force-stop").json
+    assert answer == {"success": True, "killedRuns": [run_id], "stillRunning": []}
+    assert rota.get(f"/v1/tasks/{task}").json["error"]["code"] == "force_stopped"
+
+
 # -- phase 4: a task is selected when its turn comes
 
 

@@ -66,9 +66,9 @@ def test_without_a_valid_token_nothing_is_served(guarded: Rota, header: str | No
             assert answer.status == route.status
             continue
         assert answer.status == 401, route
-        assert answer.json["code"] == (
-            -1401 if route.dialect == "browsermanager" else "unauthorized"
-        )
+        field = "error" if route.dialect == "projects" else "code"
+        code = -1401 if route.dialect == "browsermanager" else "unauthorized"
+        assert answer.json[field] == code
         assert answer.headers["www-authenticate"] == "Bearer"
     guarded.token = OPS
     assert {event["kind"] for event in guarded.events()} <= {"server_started"}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import until
+from support.clocks import SetClock, passing
+from support.http_server import Rota, until
+from support.stubborn import EXECUTORS, STUBBORN
 from support.tokens import Guarded
 
-from rota.domain import project_lists
+from rota.domain import admission, project_lists
 
 if TYPE_CHECKING:
-    from support.http_server import Rota, Servers
+    from pathlib import Path
+
+    from support.http_server import Servers
 
 ECHO = {"action": "echo"}
 
@@ -32,6 +37,7 @@ def add(rota: Rota, project: str, *tasks: dict[str, Any]) -> list[str]:
         ({**ECHO, "dedup": {"key": "k"}}, "dedup"),
         ({**ECHO, "agentId": ""}, "agentId"),
         ({**ECHO, "priority": -1}, "priority"),
+        ({**ECHO, "deadline": "2020-01-01T00:00:00Z"}, "deadline"),
         ({**ECHO, "requires": ["gpu"]}, "requires"),
         ({**ECHO, "taskId": "tsk_mine"}, "taskId"),
         ({"tasks": []}, "tasks"),
@@ -67,6 +73,7 @@ def test_a_project_cannot_be_called_anything(rota: Rota, name: str) -> None:
         {"position": -1},
         {"dependsOn": []},
         {"workflowId": "w"},
+        {"deadline": "2020-01-01T00:00:00Z"},
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(rota: Rota, body: dict[str, Any]) -> None:
@@ -117,6 +124,75 @@ def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota) -> None:
     rota.post("/v1/projects/p/run")
     until(lambda: not rota.get("/v1/projects/p/queue/status").json["isRunning"])
     assert rota.post("/v1/projects/p/tasks", body).json["taskId"] == first.json["taskId"]
+
+
+def test_a_key_said_twice_in_one_request_stands_for_one_task(rota: Rota) -> None:
+    keyed = {**ECHO, "idempotencyKey": "once"}
+    rows = rota.post("/v1/projects/p/tasks", {"tasks": [keyed, keyed]}).json["tasks"]
+    assert rows[0]["taskId"] == rows[1]["taskId"]
+    assert "idempotent" in rows[1]
+    other = {**keyed, "params": {"n": 1}}
+    answer = rota.post("/v1/projects/q/tasks", {"tasks": [keyed, other]})
+    assert (answer.status, answer.code) == (409, "idempotency_conflict")
+
+
+def ended_run(rota: Rota, project: str) -> dict[str, Any]:
+    assert rota.post(f"/v1/projects/{project}/run").status == 202
+    found: dict[str, Any] = until(
+        lambda: (
+            None if (s := rota.get(f"/v1/projects/{project}/queue/status").json)["isRunning"] else s
+        )
+    )
+    return found
+
+
+def test_what_the_rules_speak_against_by_now_fails_its_run(serve: Servers) -> None:
+    rota = serve({})
+    add(rota, "p", {"action": "job", "requires": ["gpu"]})
+    rota.stop()
+    rota.config |= {"types": {"job": {"executor": STUBBORN}}, "executors": EXECUTORS}
+    rota.start()
+    ended = ended_run(rota, "p")
+    assert (ended["stopReason"], ended["remaining"]) == ("task_failed", 0)
+    assert "requires" in ended["lastError"]
+
+
+def test_what_has_passed_its_deadline_on_the_list_fails_its_run(rota: Rota) -> None:
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    add(rota, "p", {**ECHO, "deadline": soon})
+    with passing(7200):
+        ended = ended_run(rota, "p")
+    assert (ended["stopReason"], ended["completed"]) == ("task_failed", 0)
+
+
+def test_a_moment_that_is_too_far_away_once_the_clock_is_set_back_fails_its_run(
+    serve: Servers, tmp_path: Path
+) -> None:
+    clock = SetClock()
+    rota = Rota(tmp_path / "set", {}, clock)
+    serve.adopt(rota)
+    far = (datetime.now(UTC) + timedelta(days=365)).isoformat()
+    add(rota, "p", {**ECHO, "deadline": far})
+    add(rota, "q", {"action": "job", "notBefore": far})
+    clock.ahead_s = -30 * 86_400.0
+    until(lambda: rota.events(kind="clock_stepped"), what="the step is noticed")
+    for project in ("p", "q"):
+        ended = ended_run(rota, project)
+        assert (ended["stopReason"], "days away" in ended["lastError"]) == ("task_failed", True)
+
+
+def test_lists_do_not_let_more_sets_of_labels_wait_than_may(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "REQUIREMENTS_MAX", 2)
+    for name in ("a", "b", "c"):
+        add(rota, name, {"action": "for-a-worker", "requires": [name]})
+        rota.post(f"/v1/projects/{name}/run")
+    assert rota.get("/v1/projects/a/queue/status").json["currentTaskId"]
+    ended = until(
+        lambda: None if (s := rota.get("/v1/projects/c/queue/status").json)["isRunning"] else s
+    )
+    assert (ended["stopReason"], "labels" in ended["lastError"]) == ("task_failed", True)
 
 
 def test_an_id_of_your_own_is_nobody_elses(rota: Rota) -> None:
@@ -184,3 +260,24 @@ def test_a_token_has_the_projects_that_are_called_like_its_agents(serve: Servers
         answer = guarded.ask("submit", method, f"/v1/projects/bob{path}")
         assert (answer.status, answer.code) == (404, "project_not_found"), path
     assert guarded.ask("submit", "POST", "/v1/projects/ann/run").status == 202
+
+
+def test_a_token_neither_sees_nor_changes_what_is_another_agents(serve: Servers) -> None:
+    guarded = Guarded(serve, {})
+    guarded.make("submit", "submit", "ann")
+    both = [{**ECHO, "agentId": "bob", "params": {"secret": 1}}, ECHO]
+    answer = guarded.rota.post("/v1/projects/ann/tasks", both)
+    bobs, anns = [row["taskId"] for row in answer.json["tasks"]]
+    page = guarded.ask("submit", "GET", "/v1/projects/ann/tasks").json
+    assert [row["taskId"] for row in page["tasks"]] == [anns]
+    assert page["tasks"][0]["position"] == 1
+    path = f"/v1/projects/ann/tasks/{bobs}"
+    for method, body in (("PATCH", {"params": {"mine": 1}}), ("DELETE", None)):
+        answer = guarded.ask("submit", method, path, body)
+        assert (answer.status, answer.code) == (404, "task_not_found")
+    assert guarded.ask("submit", "POST", "/v1/projects/ann/run", {"mode": "loop"}).status == 202
+    path = "/v1/projects/ann/queue/status"
+    until(lambda: not guarded.ask("submit", "GET", path).json["isRunning"])
+    page = guarded.ask("submit", "GET", "/v1/projects/ann/tasks").json
+    assert [row["taskId"] for row in page["done"]] == [anns]
+    assert len(guarded.rota.get("/v1/projects/ann/tasks").json["done"]) == 2

@@ -30,7 +30,7 @@ def nothing(*_args: Any, **_more: Any) -> None:
 
 def a_project_is_started_twice(patch: pytest.MonkeyPatch) -> None:
     def lax(project: Any, name: str, mode: str, run: str, item: Any = None) -> tuple[e.RunQueued]:
-        runs.known(project, name)
+        runs.known(project)
         return (e.RunQueued(run, name, mode, item),)
 
     patch.setattr(actor, "decide_run", lax)
@@ -139,7 +139,7 @@ def an_ended_run_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 def a_project_that_runs_is_deleted(patch: pytest.MonkeyPatch) -> None:
     def lax(project: Any, name: str, reason: str) -> e.ProjectDeleted:
-        return e.ProjectDeleted(runs.known(project, name).id, reason)
+        return e.ProjectDeleted(runs.known(project).id, reason)
 
     patch.setattr(actor, "decide_deletion", lax)
 

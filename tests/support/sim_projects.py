@@ -184,18 +184,26 @@ class Projects(Rule):
 
     def on_run_stop_requested(self, record: Record) -> None:
         event: Any = record.event
-        found = self._live(record)
-        if found is None:
-            return
-        run = found[1]
-        if run.stop == "force" and not event.force:
+        project = self.known.get(event.project)
+        run = project.run if project is not None else None
+        if run is None or run.state in FINAL:
+            self._kills_what_lives_again(event)
+        elif run.event.run != event.run or (run.stop == "force" and not event.force):
             self.violated(f"{event} asks for less than what was asked for")
-        run.stop = "force" if event.force else "stop"
+        else:
+            run.stop = "force" if event.force else "stop"
         for task in event.kills or ():
             if self.model.state_of(task) != "running":
                 self.violated(f"{event} cuts off {task}, which does not run")
             self.killing[task] = event.run
         self.model.seen["forced" if event.force else "stopped"] += 1
+
+    def _kills_what_lives_again(self, event: Any) -> None:
+        """Hold a kill without a run against the tasks that it names."""
+        runs = {self.model.tasks[task].event.run for task in event.kills or ()}
+        if not event.force or runs != {event.run}:
+            self.violated(f"{event} tells of a run that does not go on")
+        self.model.seen["killed without a run"] += 1
 
     def on_task_cancelled(self, task: ModelTask, record: Record) -> None:
         code = record.event.code  # type: ignore[union-attr]

@@ -36,8 +36,9 @@ from rota.http.submissions import dedup_of, keyed, native_request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from rota.actors.project_messages import Stopping
     from rota.domain.intake import Request
-    from rota.domain.project_parts import Project, Run
+    from rota.domain.project_parts import Project
     from rota.http.call import Call
 
 PLACES_MAX = 1 << 31
@@ -90,6 +91,8 @@ async def list_tasks(call: Call) -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=0, low=0, high=PLACES_MAX)
 
+    may_see = call.sight.may_see
+
     def show(project: Project) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
         size, place = 0, at
@@ -97,16 +100,18 @@ async def list_tasks(call: Call) -> Any:
             size += item.size
             if rows and size > PAGE_BYTES_MAX:
                 break
-            rows.append(item_view(item, place))
+            if may_see(item.agent):
+                rows.append(item_view(item, place))
             place += 1
-        current = project.taken
+        taken = project.taken
+        current = taken if taken is not None and may_see(taken.agent) else None
         page: dict[str, Any] = {
             "projectId": project.id,
             "tasks": rows,
             "count": len(rows),
             "remaining": len(project.items),
             "current": item_view(current, None, "in_progress") if current is not None else None,
-            "done": [done_view(each) for each in project.done],
+            "done": [done_view(each) for each in project.done if may_see(each.agent)],
         }
         return page | ({"nextCursor": str(place)} if place < len(project.items) else {})
 
@@ -223,36 +228,36 @@ async def _stop(call: Call, project: str, reason: str) -> dict[str, Any]:
 
 async def _force_stop(call: Call, project: str, reason: str) -> dict[str, Any]:
     """Cut off what runs, wait for it to be gone, and name what is not."""
-    run_id = await call.bridge.projects.stop(project, reason, force=True, by=call.by)
-    if run_id is None:
-        return {"success": True, "killedRuns": [], "stillRunning": []}
-    found = await _until_over(call, project, run_id)
-    if found["stoppedAt"] is not None:
-        return {"success": True, "killedRuns": [run_id], "stillRunning": []}
-    still = {"runId": run_id, "taskId": found["currentTaskId"]}
-    return {"success": False, "killedRuns": [], "stillRunning": [still]}
+    stopping = await call.bridge.projects.stop(project, reason, force=True, by=call.by)
+    left = await _until_gone(call, project, stopping) if stopping.runs else []
+    lasting = {run for run, _ in left}
+    return {
+        "success": not left,
+        "killedRuns": [run for run in stopping.runs if run not in lasting],
+        "stillRunning": [{"runId": run, "taskId": task} for run, task in left],
+    }
 
 
-async def _until_over(call: Call, project: str, run_id: str) -> dict[str, Any]:
-    """Wait until a run has ended, but not for ever; give it as it is then."""
+async def _until_gone(call: Call, project: str, stopping: Stopping) -> list[tuple[str, str | None]]:
+    """Wait until nothing of some runs is left, but not for ever; give what is left then."""
     wait_s = call.bridge.settings.projects.kill_wait_ms / 1000
-
-    def over(run: Run) -> tuple[bool, dict[str, Any]]:
-        return run.is_over, run_view(run)
-
-    with call.namespace.watches.on(run_id) as changed, call.staying(changed.set):
+    runs, sight = stopping.runs, call.sight.projects
+    with (
+        call.namespace.watches.on(*runs, *stopping.tasks) as changed,
+        call.staying(changed.set),
+    ):
         try:
             async with asyncio.timeout(wait_s):
                 while not call.app.closing:
                     changed.clear()
                     call.check_welcome()
-                    is_over, shown = await call.sight.projects.show_run(project, run_id, over)
-                    if is_over:
-                        return shown
+                    left = await sight.show_left(project, runs)
+                    if not left:
+                        return left
                     await changed.wait()
         except TimeoutError:
             pass
-    return await call.sight.projects.show_run(project, run_id, run_view)
+    return await sight.show_left(project, runs)
 
 
 # -- several at once
