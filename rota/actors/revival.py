@@ -124,10 +124,20 @@ class Revivals:
         full = why_full(state.backlog, limits, (*before.agents, task.agent), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
-        # The first record of several may make the next one's task be forgotten.
-        if task.id not in state.tasks.by_id or not state.tasks.is_kept(task, now + MARGIN_US):
+        if not self._is_all_there(task, now):
             event = self._with_all(event, task, message.fetched, before.batches)
         return [event, *more]
+
+    def _is_all_there(self, task: Task, now: int) -> bool:
+        """Whether memory has, and will have, a task and what it belongs to.
+
+        The first record of several may make the next one's task be forgotten, and a large batch
+        goes before the last of its tasks do.
+        """
+        state = self._journal.state
+        if task.id not in state.tasks.by_id or not state.tasks.is_kept(task, now + MARGIN_US):
+            return False
+        return all(state.batches.get(home) is not None for home in _homes(task) if home is not None)
 
     def _with_all(
         self, event: TaskRevived, task: Task, fetched: Fetched | None, back: set[str]

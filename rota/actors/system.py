@@ -331,10 +331,20 @@ class Shard:
     def finish(self, done: Callable[[], None]) -> None:
         """Record what is left, and call `done` when all of it is durable."""
         self.cast.abort_all(ORDERLY)
-        if self.degraded:
+        try:
+            self._record_the_end()
+        except StorageUnavailable:
             self.failover.close()
             done()
             return
+        self.cast.retire("the server has stopped")
+        reach("shutdown.drained")
+        self._waiting_for_end = done
+        self.journal.flush()
+
+    def _record_the_end(self) -> None:
+        """Let the actors come to rest, and record what is left. Raises StorageUnavailable."""
+        self.journal.check_open()
         self._retention.stop()  # the last snapshot is of the last record
         self.admission.tell(m.CountRefusals())
         while self.runtime.ready:
@@ -342,14 +352,10 @@ class Shard:
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT and not t.is_leased]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))
-        self.cast.retire("the server has stopped")
-        reach("shutdown.drained")
-        self._waiting_for_end = done
-        self.journal.flush()
 
     def close(self) -> None:
         """Take a last snapshot, end the committer and let go of the log."""
-        if not self.degraded:
+        if self.journal.failure is None:
             self._line.save(self._snapshots.last(self.journal), lambda: None)
         self.failover.close()
         self._drop_actors(ORDERLY)
