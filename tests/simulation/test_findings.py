@@ -20,7 +20,7 @@ from rota.clock import ManualClock
 from rota.domain import events as e
 from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
-from rota.domain.intake import Request
+from rota.domain.intake import BatchRequest, Request
 from rota.eventlog.codec import decode
 from rota.projections.state import State
 
@@ -262,6 +262,50 @@ def test_a_server_that_is_stopping_starts_nothing_when_its_log_is_back(tell: Tel
     story.run()
     assert not story.shard.degraded
     assert story.shard.state.slots.total == 0
+
+
+def test_a_stop_that_meets_a_fact_which_cannot_be_folded_ends_all_the_same(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = tell(Limits())
+    story.run()
+    story.submit()
+    fold = story.shard.state.apply
+
+    def fails(record: e.Record) -> None:
+        if type(record.event) is e.TaskSubmitted:
+            raise ArithmeticError
+        fold(record)
+
+    monkeypatch.setattr(story.shard.state, "apply", fails)
+    ended: list[bool] = []
+    story.shard.drain()
+    story.shard.finish(lambda: ended.append(True))
+    story.run()
+    assert ended == [True]
+    assert story.events(e.ServerStopped) == []
+
+
+def test_a_batch_that_left_memory_before_its_tasks_comes_back_with_one(tell: Tell) -> None:
+    story = tell(Limits())
+    for _ in range(2):
+        batch = BatchRequest((made(Request, "ann", "echo", "builtin"),))
+        story.shard.admission.tell(m.SubmitTogether(batch, Answer()))
+        story.run()
+    first, second = story.shard.state.tasks.by_id
+    story.shard.state.batches.ended_tasks_max = 1
+    for task in (first, second):
+        story.started[task](Outcome(ok=False, code="no", error="no"))
+        story.run()
+    assert first in story.shard.state.tasks.by_id
+    assert len(story.shard.state.batches.by_id) == 1
+    story.shard.queue("ann").tell(m.ReviveTask(first, "me", Answer()))
+    story.run()
+    story.started[first](Outcome(ok=True))
+    story.run()
+    told = [record.event for record in story.events(e.BatchFinished)]
+    assert [(each.succeeded, each.failed) for each in told] == [(0, 1), (0, 1), (1, 0)]
+    assert told[2].batch == told[0].batch
 
 
 def test_a_snapshot_that_was_stopped_is_never_finished(monkeypatch: pytest.MonkeyPatch) -> None:
