@@ -173,8 +173,10 @@ class Clocks(Rule):
         return not task.charged and not task.is_delay
 
     def on_task_assigned(self, task: ModelTask, record: Record) -> None:
-        has_come = not task.is_delay or task.assigned_at
-        if task.not_before is None or (self.model.stepped_back and has_come):
+        if task.not_before is None:
+            return
+        has_come = not task.is_delay or task.assigned_at or task.ready_at >= task.not_before
+        if self.model.stepped_back and has_come:
             return  # a moment that has come once may lie ahead again
         if self._at(not task.is_delay) < task.not_before:
             self.violated(f"{task.id} was assigned before its moment")
