@@ -6,6 +6,7 @@ recorded. Each can be written as a row, for a snapshot.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -68,6 +69,12 @@ class Item:
     @property
     def request(self) -> Request:
         return stored.read(self.written, self.by)
+
+    def moved_to(self, added_at: int) -> Item:
+        """Give the same, added at another moment."""
+        other = copy(self)
+        other.added_at = added_at
+        return other
 
     def to_row(self) -> list[Any]:
         return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at]

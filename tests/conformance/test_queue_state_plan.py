@@ -9,8 +9,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
-from support.http_server import Rota, until
+from support.http_server import Client, Rota, until
+from support.server_process import ServerProcess
 from support.stubborn import EXECUTORS, STUBBORN, TYPES, StubbornRota
 
 from rota.config import with_presets
@@ -46,7 +48,7 @@ def stubborn(serve: Servers, tmp_path: Path) -> StubbornRota:
     return made
 
 
-def add(rota: Rota, project: str, *actions: str, **fields: Any) -> list[str]:
+def add(rota: Client, project: str, *actions: str, **fields: Any) -> list[str]:
     """Put tasks on a list; give their ids."""
     tasks = [{"action": action, **fields} for action in actions]
     answer = rota.post(f"/projects/{project}/tasks", {"tasks": tasks})
@@ -58,7 +60,7 @@ def sleeping(rota: Rota, project: str, count: int = 1, seconds: float = 30) -> l
     return add(rota, project, *["sleep"] * count, params={"ms": round(seconds * 1000)})
 
 
-def run(rota: Rota, project: str, mode: str = "single", **more: Any) -> str:
+def run(rota: Client, project: str, mode: str = "single", **more: Any) -> str:
     answer = rota.post(f"/projects/{project}/run", {"mode": mode, **more})
     assert answer.status == 202, answer
     return str(answer.json["runId"])
@@ -288,6 +290,25 @@ def test_force_stop_kills_what_runs_and_says_so(rota: Rota) -> None:
     task = rota.get(f"/v1/tasks/{first}").json
     assert (task["state"], task["error"]["code"]) == ("cancelled", "force_stopped")
     assert listed(rota, "p") == [second]
+
+
+def test_force_stop_kills_the_processes_of_a_command(tmp_path: Path) -> None:
+    argv = ["/bin/sh", "-c", "sleep 600 & echo $$ $!; wait"]
+    shell = {"kind": "command", "argv": argv, "graceMs": 100}
+    config = {"executors": {"shell": shell}, "types": {"shell": {"executor": "shell"}}}
+    with ServerProcess(tmp_path / "data", config) as server:
+        rota = Client()
+        rota.port = server.port
+        [task] = add(rota, "p", "shell")
+        run_id = run(rota, "p", "loop")
+        [said] = until(lambda: rota.get(f"/v1/tasks/{task}/logs").json["lines"])
+        processes = [int(word) for word in said["message"].split()]
+        assert len(processes) == 2
+        assert all(map(psutil.pid_exists, processes))
+        answer = rota.post("/projects/p/queue/force-stop").json
+        assert answer == {"success": True, "killedRuns": [run_id], "stillRunning": []}
+        assert not any(map(psutil.pid_exists, processes))
+        assert rota.get(f"/v1/tasks/{task}").json["error"]["code"] == "force_stopped"
 
 
 def test_force_stop_without_a_run_kills_nothing(rota: Rota) -> None:
