@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 from support.builders import START_US, assigned, fold, records_of, started
@@ -65,3 +66,16 @@ def test_so_many_runs_and_done_tasks_are_kept_and_so_much_of_their_errors() -> N
     errors = [*(run.error for run in project.runs), *(done.error for done in project.done)]
     assert {len(error or "") for error in errors} == {ERROR_CHARS_KEPT}
     assert (state.projects.items, state.projects.bytes) == (0, 0)
+
+
+def test_a_task_on_a_list_takes_hardly_more_memory_than_its_bytes_count() -> None:
+    records = records_of([item(f"t{n}") for n in range(1000)])
+    state = fold(records[:1])
+    tracemalloc.start()
+    try:
+        for record in records[1:]:
+            state.apply(record)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / 999 < state.projects.bytes / 1000 + 1000
