@@ -331,14 +331,17 @@ class Shard:
     def finish(self, done: Callable[[], None]) -> None:
         """Record what is left, and call `done` when all of it is durable."""
         self.cast.abort_all(ORDERLY)
+        if not self.degraded:
+            self._retention.stop()  # the last snapshot is of the last record
+            self.admission.tell(m.CountRefusals())
+            while self.runtime.ready:
+                self.runtime.run()
+            if self.journal.failure is not None:  # just now, by something that was left to do
+                self._degrade(self.journal.failure)
         if self.degraded:
             self.failover.close()
             done()
             return
-        self._retention.stop()  # the last snapshot is of the last record
-        self.admission.tell(m.CountRefusals())
-        while self.runtime.ready:
-            self.runtime.run()
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT and not t.is_leased]:
             self.journal.record(*decide_interruption(task, ORDERLY))
         self.journal.record(ServerStopped("asked to stop"))

@@ -265,6 +265,23 @@ def test_a_server_that_is_stopping_starts_nothing_when_its_log_is_back(tell: Tel
     assert story.shard.state.slots.total == 0
 
 
+def test_a_stop_ends_although_a_fact_that_was_left_to_record_cannot_be_folded(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = tell(Limits())
+    story.run()
+    late, ended = story.submit(), []
+
+    def broken(_record: Any) -> None:
+        msg = "half a fact"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(story.shard.state, "apply", broken)
+    story.shard.finish(lambda: ended.append(1))
+    assert ended == [1]
+    assert late.error is not None
+
+
 def test_a_snapshot_that_was_stopped_is_never_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshotter, "SLICE_TASKS", 1)
     state, soon, made = State(), [], []
