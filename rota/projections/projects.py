@@ -1,7 +1,8 @@
 """The projects: what is on their lists, their runs, and what those come to.
 
 `waiting` are the runs that are pending, first come first served; `killing` are the tasks whose
-attempts are being cut off by a force-stop, which keep their slots until those are gone. A project
+attempts are being cut off by a force-stop, which keep their slots until those are gone, until they
+have ended. A project
 stays until somebody deletes it, its last runs and the last of what they did with it; older runs are
 in the log, under their ids.
 """
@@ -159,12 +160,6 @@ class Projects:
         return run
 
     # -- their tasks
-
-    def on_freed(self, record: Record[Any], task: Task) -> None:
-        """Take note that nothing of a task is running any more."""
-        del record
-        if self.killing:
-            self.killing.pop(task.id, None)
 
     def on_task_ended(self, record: Record[Any], task: Task) -> None:
         """Remember how a task of a project ended; its run goes on from there."""

@@ -376,12 +376,12 @@ def test_an_operation_on_many_tasks_leaves_what_is_being_killed(stubborn: Stubbo
     assert idle(stubborn, "p")["stopReason"] == "force_stopped"
 
 
-def failed_once(rota: StubbornRota, project: str) -> tuple[str, str]:
+def failed_once(rota: StubbornRota, project: str, **fields: Any) -> tuple[str, str]:
     """Let a run fail by its stubborn task, and give that another life; give the run and it."""
-    [task] = add(rota, project, STUBBORN)
+    [task] = add(rota, project, STUBBORN, **fields)
     run_id = run(rota, project)
     in_hand(rota, project, task)
-    bad = Outcome(ok=False, code="bad", error="x" * 1000)
+    bad = Outcome(ok=False, code="bad", error="x" * 1000, retryable=False)
     rota.inside(lambda _: rota.runner.running[task](bad))
     assert idle(rota, project)["lastError"] == "x" * 300
     assert rota.post(f"/v1/tasks/{task}/retry").status == 202
@@ -402,6 +402,28 @@ def test_force_stop_kills_what_was_brought_back_without_a_run(stubborn: Stubborn
     assert stubborn.inside(lambda s: s.shard.state.slots.total) == 0
     answer = stubborn.post("/projects/p/queue/force-stop").json
     assert answer == {"success": True, "killedRuns": [], "stillRunning": []}
+
+
+def test_a_restart_finishes_the_kill_of_what_was_brought_back(stubborn: StubbornRota) -> None:
+    _, task = failed_once(stubborn, "p")
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    stubborn.restart()
+    found = until(lambda: stubborn.get(f"/v1/tasks/{task}").json)
+    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
+    assert stubborn.runner.running == {}
+
+
+def test_a_kill_is_not_undone_by_a_failure_that_would_be_tried_again(
+    stubborn: StubbornRota,
+) -> None:
+    _, task = failed_once(stubborn, "p", retry={"kind": "fixed", "baseMs": 1, "maxAttempts": 3})
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    bad = Outcome(ok=False, code="bad", error="cut off")
+    stubborn.inside(lambda _: stubborn.runner.running[task](bad))
+    found = until(
+        lambda: s if (s := stubborn.get(f"/v1/tasks/{task}").json)["state"] != "running" else None
+    )
+    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
 
 
 def test_force_stop_names_what_was_brought_back_beside_a_run(stubborn: StubbornRota) -> None:
