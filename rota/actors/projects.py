@@ -43,7 +43,7 @@ from rota.domain.project_parts import FORCE_STOPPED
 from rota.domain.task import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.actors.archive import Archive
     from rota.actors.journal import Journal
@@ -99,7 +99,7 @@ class ProjectsActor(CooperativeActor):
             self._start_runs()
         elif kind is LookAgain:
             self._start_runs()
-            for project in self._projects.live():
+            for project in dict.fromkeys([*self._projects.live(), *self._killed()]):
                 self.actor_ref.tell(pm.LookAtProject(project))
 
     @property
@@ -230,6 +230,27 @@ class ProjectsActor(CooperativeActor):
             if task.state is RUNNING and not task.is_leased and task.id not in killing
         ]
 
+    def _killed(self) -> Iterator[str]:
+        """Name the projects of what is being cut off."""
+        tasks = self._journal.state.tasks
+        for each in self._projects.killing:
+            task = tasks.get(each)
+            project = project_of(task) if task is not None else None
+            if project is not None:
+                yield project
+
+    def _end_killed(self, project: str) -> None:
+        """Cancel what was being cut off and does not run: it was interrupted, or failed by itself.
+
+        It would be tried again, and whoever asked for the kill may have been told that it is gone.
+        """
+        tasks = self._journal.state.tasks
+        for task_id, run in list(self._projects.killing.items()):
+            task = tasks.get(task_id)
+            if task is not None and project_of(task) == project and task.state is not RUNNING:
+                why = f"run {run} was force-stopped"
+                self._journal.record(decide_cancel(task, why, FORCE_STOPPED))
+
     def _start_runs(self) -> None:
         """Start the runs that there is room for, those that came first."""
         projects, most = self._projects, self._journal.state.control.limits.projects
@@ -241,6 +262,7 @@ class ProjectsActor(CooperativeActor):
     def _look(self, project_id: str) -> None:
         """Do what is due about a run: select the next task, take one back, end it."""
         journal, state = self._journal, self._journal.state
+        self._end_killed(project_id)
         project: Project | None = self._projects.get(project_id)
         while project is not None and (run := project.run) is not None:
             now = journal.now()

@@ -2,14 +2,15 @@
 
 The small projections are copied at one instant; tasks are written out a slice at a time, and a
 task about to change is written out just before (copy on write), so the snapshot is of that one
-instant and the loop is never held for long. Keys never change, they are only replaced, so a copy of
-their table will do. A snapshot is a cache: one that is not finished is dropped.
+instant and the loop is never held for long. Keys, and the items of projects, never change, they are
+only replaced, so a copy of their table will do. A snapshot is a cache: one that is not finished is
+dropped.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,13 +18,14 @@ from rota.eventlog.port import Snapshot
 from rota.projections.state import SNAPSHOT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rota.domain.task import Task
     from rota.projections.state import State
 
 SLICE_TASKS = 50
 SLICE_KEYS = 500
+SLICE_ITEMS = 500
 SLICE_BYTES = 256 << 10
 
 
@@ -38,9 +40,10 @@ class Snapshotter:
         self._blob = bytearray(orjson.dumps(state.dump_head())[:-1] + b',"tasks":[')
         self._tasks = list(state.tasks)
         self._keys = state.keys.rows()
+        self._items = state.projects.items_in_order()
         self._rows: dict[str, bytes] = {}
         self._at = 0
-        self._keys_begun = self._keys_written = False
+        self._slices = self._written()
         self._stopped = False
         state.tasks.before_change = self._write
 
@@ -50,23 +53,42 @@ class Snapshotter:
 
     def slice(self) -> Snapshot | None:
         """Write out some more; give the snapshot when it is whole."""
-        if self._at < len(self._tasks):
-            self._slice_tasks()
-            if self._at < len(self._tasks):
-                return None
-        if not self._keys_begun:
-            self._keys_begun = True
-            self._blob += b'],"keys":['
-        part = list(islice(self._keys, SLICE_KEYS))
-        rows = [row for row in part if row is not None]
-        if rows:
-            self._append(self._keys_written, orjson.dumps(rows)[1:-1])
-            self._keys_written = True
-        if len(part) == SLICE_KEYS:
+        for _ in self._slices:
             return None
         self.stop()
-        self._blob += b"]}"
         return Snapshot(self.seq, self._digest, SNAPSHOT_VERSION, self._blob)
+
+    def _written(self) -> Iterator[None]:
+        """Write everything out, and stop for a moment after each slice."""
+        while self._at < len(self._tasks):
+            self._slice_tasks()
+            if self._at < len(self._tasks):
+                yield
+        self._blob += b'],"keys":['
+        is_more = False
+        while part := list(islice(self._keys, SLICE_KEYS)):
+            rows = [row for row in part if row is not None]
+            if rows:
+                self._append(is_more, orjson.dumps(rows)[1:-1])
+                is_more = True
+            if len(part) == SLICE_KEYS:
+                yield
+        self._blob += b'],"items":['
+        for at in range(0, len(self._items), SLICE_ITEMS):
+            yield from self._slice_items(at)
+        self._blob += b"]}"
+
+    def _slice_items(self, start: int) -> Iterator[None]:
+        """Write out some items, not too much at a time."""
+        rows: list[list[Any]] = []
+        size = 0
+        for at, (project, item) in enumerate(self._items[start : start + SLICE_ITEMS], start):
+            rows.append([project, *item.to_row()])
+            size += item.size
+            if size >= SLICE_BYTES or at + 1 == min(start + SLICE_ITEMS, len(self._items)):
+                self._append(at >= len(rows), orjson.dumps(rows)[1:-1])
+                rows, size = [], 0
+                yield
 
     def _slice_tasks(self) -> None:
         """Write out some tasks: not too many, and not too much."""

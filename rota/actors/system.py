@@ -333,7 +333,8 @@ class Shard:
         self.cast.abort_all(ORDERLY)
         try:
             self._record_the_end()
-        except StorageUnavailable:
+        except StorageUnavailable as failure:
+            self._degrade(failure)  # it may have failed just now
             self.failover.close()
             done()
             return

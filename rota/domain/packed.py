@@ -21,11 +21,16 @@ FRAGMENT_BYTES_MIN = 4096
 
 
 def packed(value: Any) -> bytes | None:
-    """Give the text of a value; None of none.
+    """Give the text of a value; None of none."""
+    return None if value is None else text_of(value)
+
+
+def text_of(value: Any) -> bytes:
+    """Give the text of a value, to be kept.
 
     It is copied: what orjson gives keeps the four kilobytes that it was written into.
     """
-    return None if value is None else bytes(memoryview(orjson.dumps(value)))
+    return bytes(memoryview(orjson.dumps(value)))
 
 
 def unpacked(text: bytes | None) -> Any:

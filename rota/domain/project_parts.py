@@ -6,10 +6,12 @@ recorded. Each can be written as a row, for a snapshot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
+from rota.domain.packed import text_of
 from rota.domain.stored import read_request
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Item:
         self.agent: str = request["agent"]
         self.key: str | None = plan.get("idempotency")
         self.digest: str | None = plan.get("digest")
-        self.request_json = orjson.dumps(request)
+        self.request_json = text_of(request)
         self.by = by
         self.added_at = added_at
 
@@ -69,6 +71,12 @@ class Item:
     def request(self) -> Request:
         return read_request(self.written, self.by)
 
+    def moved_to(self, added_at: int) -> Item:
+        """Give the same, added at another moment."""
+        other = copy(self)
+        other.added_at = added_at
+        return other
+
     def to_row(self) -> list[Any]:
         return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at]
 
@@ -77,7 +85,23 @@ class Item:
         return cls(*row)
 
 
-class Run:
+class _Row:
+    """What is written as a row of its fields."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def to_row(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Self:
+        made = cls.__new__(cls)
+        for name, value in zip(cls.__slots__, row, strict=True):
+            setattr(made, name, value)
+        return made
+
+
+class Run(_Row):
     """One start of a project, until it has ended.
 
     `item` is the one that it was told to begin with. `task` is the one that it has selected and
@@ -146,18 +170,8 @@ class Run:
             if at:
                 setattr(self, name, min(at + by_us, now))
 
-    def to_row(self) -> list[Any]:
-        return [getattr(self, name) for name in self.__slots__]
 
-    @classmethod
-    def from_row(cls, row: Sequence[Any]) -> Run:
-        run = cls.__new__(cls)
-        for name, value in zip(cls.__slots__, row, strict=True):
-            setattr(run, name, value)
-        return run
-
-
-class Figures:
+class Figures(_Row):
     """What the runs of a project come to."""
 
     __slots__ = ("completed", "failed", "longest_us", "reasons", "starts", "total_us")
@@ -176,16 +190,6 @@ class Figures:
         self.longest_us = max(self.longest_us, run.duration_us)
         reason = run.reason or ""
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-    def to_row(self) -> list[Any]:
-        return [getattr(self, name) for name in self.__slots__]
-
-    @classmethod
-    def from_row(cls, row: Sequence[Any]) -> Figures:
-        figures = cls.__new__(cls)
-        for name, value in zip(cls.__slots__, row, strict=True):
-            setattr(figures, name, value)
-        return figures
 
 
 class Done(NamedTuple):

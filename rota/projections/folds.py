@@ -74,7 +74,6 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
             backlog.on_scheduled,
             stats.on_attempt_failed,
             daily.on_attempt_failed,
-            state.projects.on_freed,
         ),
         e.TaskExpired: (*ended, stats.on_expired, daily.on_expired),
         e.TaskCancelled: (*ended, stats.on_cancelled),
@@ -85,7 +84,6 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
             slots.on_freed,
             backlog.on_ready,
             stats.on_interrupted,
-            state.projects.on_freed,
         ),
     }
 

@@ -1,7 +1,8 @@
 """The projects: what is on their lists, their runs, and what those come to.
 
 `waiting` are the runs that are pending, first come first served; `killing` are the tasks whose
-attempts are being cut off by a force-stop, which keep their slots until those are gone. A project
+attempts are being cut off by a force-stop, which keep their slots until those are gone, until they
+have ended. A project
 stays until somebody deletes it, its last runs and the last of what they did with it; older runs are
 in the log, under their ids.
 """
@@ -160,12 +161,6 @@ class Projects:
 
     # -- their tasks
 
-    def on_freed(self, record: Record[Any], task: Task) -> None:
-        """Take note that nothing of a task is running any more."""
-        del record
-        if self.killing:
-            self.killing.pop(task.id, None)
-
     def on_task_ended(self, record: Record[Any], task: Task) -> None:
         """Remember how a task of a project ended; its run goes on from there."""
         plan = task.plan
@@ -195,8 +190,9 @@ class Projects:
         """Tell all moments by a clock that was set by so much; nothing has been later than now."""
         for project in self.by_id.values():
             project.created_at = min(project.created_at + by_us, now)
-            for item in project.items:
-                item.added_at = min(item.added_at + by_us, now)
+            project.items = [
+                item.moved_to(min(item.added_at + by_us, now)) for item in project.items
+            ]
             for run in project.runs:
                 run.carry_over(by_us, now)
             project.done = [
@@ -205,7 +201,16 @@ class Projects:
 
     # -- snapshots
 
+    def items_in_order(self) -> list[tuple[str, Item]]:
+        """Give what is on all lists, each with its project; items are replaced, never changed."""
+        return [(each.id, item) for each in self.by_id.values() for item in each.items]
+
+    def dump_items(self) -> list[list[Any]]:
+        """Give what is on all lists, of which there may be much."""
+        return [[project, *item.to_row()] for project, item in self.items_in_order()]
+
     def dump(self) -> dict[str, Any]:
+        """Give everything but what is on the lists."""
         return {
             "projects": [_row(project) for project in self.by_id.values()],
             "waiting": list(self.waiting),
@@ -214,10 +219,11 @@ class Projects:
             "reasons": self.reasons,
         }
 
-    def load(self, data: dict[str, Any]) -> None:
-        for row in data["projects"]:
-            project = _from_row(row)
-            self.by_id[project.id] = project
+    def load(self, data: dict[str, Any], items: list[list[Any]]) -> None:
+        self.by_id = {row[0]: _from_row(row) for row in data["projects"]}
+        for project_id, *row in items:
+            self.by_id[project_id].items.append(Item.from_row(row))
+        for project in self.by_id.values():
             held = [*project.items, *([project.taken] if project.taken is not None else [])]
             for item in held:
                 self._count(item, 1)
@@ -240,7 +246,6 @@ def _row(project: Project) -> list[Any]:
     return [
         project.id,
         project.created_at,
-        [item.to_row() for item in project.items],
         project.taken.to_row() if project.taken is not None else None,
         [run.to_row() for run in project.runs],
         [list(each) for each in project.done],
@@ -250,9 +255,8 @@ def _row(project: Project) -> list[Any]:
 
 def _from_row(row: list[Any]) -> Project:
     project = Project(row[0], row[1])
-    project.items = [Item.from_row(each) for each in row[2]]
-    project.taken = Item.from_row(row[3]) if row[3] is not None else None
-    project.runs = [Run.from_row(each) for each in row[4]]
-    project.done = [Done(*each) for each in row[5]]
-    project.figures = Figures.from_row(row[6])
+    project.taken = Item.from_row(row[2]) if row[2] is not None else None
+    project.runs = [Run.from_row(each) for each in row[3]]
+    project.done = [Done(*each) for each in row[4]]
+    project.figures = Figures.from_row(row[5])
     return project

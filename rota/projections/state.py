@@ -232,7 +232,7 @@ class State:
         self.batches.ended_tasks_max = limits.ended or sys.maxsize
 
     def dump_head(self) -> dict[str, Any]:
-        """Give everything but the tasks and the keys, of which there may be many."""
+        """Give all but the tasks, the keys and the items of projects: there may be many."""
         return {
             "seq": self.seq,
             "at": self.at,
@@ -253,7 +253,8 @@ class State:
 
     def dump(self) -> bytes:
         rows = [task.to_row() for task in self.tasks]
-        return orjson.dumps({**self.dump_head(), "tasks": rows, "keys": self.keys.dump()})
+        keys, items = self.keys.dump(), self.projects.dump_items()
+        return orjson.dumps({**self.dump_head(), "tasks": rows, "keys": keys, "items": items})
 
     @classmethod
     def load(cls, blob: bytes | bytearray) -> State:
@@ -280,7 +281,7 @@ class State:
         state.deliveries.load(data["deliveries"])
         state.stats.load(data["stats"])
         state.daily.load(data["daily"])
-        state.projects.load(data["projects"])
+        state.projects.load(data["projects"], data["items"])
         state._keep()
         return state
 
@@ -291,6 +292,7 @@ class State:
             **self.dump_head(),
             "tasks": rows,
             "keys": sorted(self.keys.dump()),
+            "items": self.projects.dump_items(),
             "kept": [self.tasks.ended_bytes, self.batches.ended_tasks, self.backlog.bytes],
             "waiting": self.backlog.counts(),
             "taken": [self.slots.total, self.slots.by_agent()],

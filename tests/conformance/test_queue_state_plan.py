@@ -9,8 +9,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
-from support.http_server import Rota, until
+from support.http_server import Client, Rota, until
+from support.server_process import ServerProcess
 from support.stubborn import EXECUTORS, STUBBORN, TYPES, StubbornRota
 
 from rota.config import with_presets
@@ -46,7 +48,7 @@ def stubborn(serve: Servers, tmp_path: Path) -> StubbornRota:
     return made
 
 
-def add(rota: Rota, project: str, *actions: str, **fields: Any) -> list[str]:
+def add(rota: Client, project: str, *actions: str, **fields: Any) -> list[str]:
     """Put tasks on a list; give their ids."""
     tasks = [{"action": action, **fields} for action in actions]
     answer = rota.post(f"/projects/{project}/tasks", {"tasks": tasks})
@@ -58,7 +60,7 @@ def sleeping(rota: Rota, project: str, count: int = 1, seconds: float = 30) -> l
     return add(rota, project, *["sleep"] * count, params={"ms": round(seconds * 1000)})
 
 
-def run(rota: Rota, project: str, mode: str = "single", **more: Any) -> str:
+def run(rota: Client, project: str, mode: str = "single", **more: Any) -> str:
     answer = rota.post(f"/projects/{project}/run", {"mode": mode, **more})
     assert answer.status == 202, answer
     return str(answer.json["runId"])
@@ -290,6 +292,25 @@ def test_force_stop_kills_what_runs_and_says_so(rota: Rota) -> None:
     assert listed(rota, "p") == [second]
 
 
+def test_force_stop_kills_the_processes_of_a_command(tmp_path: Path) -> None:
+    argv = ["/bin/sh", "-c", "sleep 600 & echo $$ $!; wait"]
+    shell = {"kind": "command", "argv": argv, "graceMs": 100}
+    config = {"executors": {"shell": shell}, "types": {"shell": {"executor": "shell"}}}
+    with ServerProcess(tmp_path / "data", config) as server:
+        rota = Client()
+        rota.port = server.port
+        [task] = add(rota, "p", "shell")
+        run_id = run(rota, "p", "loop")
+        [said] = until(lambda: rota.get(f"/v1/tasks/{task}/logs").json["lines"])
+        processes = [int(word) for word in said["message"].split()]
+        assert len(processes) == 2
+        assert all(map(psutil.pid_exists, processes))
+        answer = rota.post("/projects/p/queue/force-stop").json
+        assert answer == {"success": True, "killedRuns": [run_id], "stillRunning": []}
+        assert not any(map(psutil.pid_exists, processes))
+        assert rota.get(f"/v1/tasks/{task}").json["error"]["code"] == "force_stopped"
+
+
 def test_force_stop_without_a_run_kills_nothing(rota: Rota) -> None:
     add(rota, "p", "echo")
     answer = rota.post("/projects/p/queue/force-stop")
@@ -355,12 +376,12 @@ def test_an_operation_on_many_tasks_leaves_what_is_being_killed(stubborn: Stubbo
     assert idle(stubborn, "p")["stopReason"] == "force_stopped"
 
 
-def failed_once(rota: StubbornRota, project: str) -> tuple[str, str]:
+def failed_once(rota: StubbornRota, project: str, **fields: Any) -> tuple[str, str]:
     """Let a run fail by its stubborn task, and give that another life; give the run and it."""
-    [task] = add(rota, project, STUBBORN)
+    [task] = add(rota, project, STUBBORN, **fields)
     run_id = run(rota, project)
     in_hand(rota, project, task)
-    bad = Outcome(ok=False, code="bad", error="x" * 1000)
+    bad = Outcome(ok=False, code="bad", error="x" * 1000, retryable=False)
     rota.inside(lambda _: rota.runner.running[task](bad))
     assert idle(rota, project)["lastError"] == "x" * 300
     assert rota.post(f"/v1/tasks/{task}/retry").status == 202
@@ -381,6 +402,28 @@ def test_force_stop_kills_what_was_brought_back_without_a_run(stubborn: Stubborn
     assert stubborn.inside(lambda s: s.shard.state.slots.total) == 0
     answer = stubborn.post("/projects/p/queue/force-stop").json
     assert answer == {"success": True, "killedRuns": [], "stillRunning": []}
+
+
+def test_a_restart_finishes_the_kill_of_what_was_brought_back(stubborn: StubbornRota) -> None:
+    _, task = failed_once(stubborn, "p")
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    stubborn.restart()
+    found = until(lambda: stubborn.get(f"/v1/tasks/{task}").json)
+    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
+    assert stubborn.runner.running == {}
+
+
+def test_a_kill_is_not_undone_by_a_failure_that_would_be_tried_again(
+    stubborn: StubbornRota,
+) -> None:
+    _, task = failed_once(stubborn, "p", retry={"kind": "fixed", "baseMs": 1, "maxAttempts": 3})
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    bad = Outcome(ok=False, code="bad", error="cut off")
+    stubborn.inside(lambda _: stubborn.runner.running[task](bad))
+    found = until(
+        lambda: s if (s := stubborn.get(f"/v1/tasks/{task}").json)["state"] != "running" else None
+    )
+    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
 
 
 def test_force_stop_names_what_was_brought_back_beside_a_run(stubborn: StubbornRota) -> None:

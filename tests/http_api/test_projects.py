@@ -11,7 +11,10 @@ from support.http_server import Rota, until
 from support.stubborn import EXECUTORS, STUBBORN
 from support.tokens import Guarded
 
+from rota.config import BATCH_MAX
 from rota.domain import admission, project_lists
+from rota.http import watches
+from rota.http.project_models import MANY_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,6 +228,27 @@ def test_a_list_has_so_many_tasks_and_bytes_at_most(
     assert rota.post("/v1/projects/r/tasks", ECHO).code == "too_many_projects"
     assert rota.request("DELETE", "/v1/projects/q").json["removed"] == 1
     add(rota, "r", ECHO)
+
+
+def test_one_request_has_so_many_tasks_and_projects_at_most(rota: Rota) -> None:
+    assert rota.post("/v1/projects/p/tasks", [ECHO] * (BATCH_MAX + 1)).code == "bad_request"
+    many = {"projects": [f"p{n}" for n in range(MANY_MAX + 1)]}
+    for how in ("run", "stop", "force-stop"):
+        assert rota.post(f"/v1/projects/{how}", many).code == "bad_request"
+
+
+def test_a_force_stop_that_cannot_wait_says_so_for_its_project(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("busy", "idle"):
+        add(rota, name, {"action": "waits"})
+    assert rota.post("/v1/projects/busy/run").status == 202
+    monkeypatch.setattr(watches, "STREAMS_MAX", 0)
+    answer = rota.post("/v1/projects/force-stop", {"projects": ["busy", "idle"]})
+    busy, idle = answer.json["projects"]
+    assert (answer.status, busy["success"], busy["code"]) == (200, False, "too_many_streams")
+    assert idle == {"projectId": "idle", "success": True, "killedRuns": [], "stillRunning": []}
+    assert not rota.get("/v1/projects/busy/queue/status").json["isRunning"]
 
 
 def test_long_lists_are_read_in_pages(rota: Rota) -> None:

@@ -21,6 +21,7 @@ from rota.domain import events as e
 from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
 from rota.domain.intake import BatchRequest, Request
+from rota.domain.restoring import fields_of_task
 from rota.eventlog.codec import decode
 from rota.projections.state import State
 
@@ -269,7 +270,7 @@ def test_a_stop_that_meets_a_fact_which_cannot_be_folded_ends_all_the_same(
 ) -> None:
     story = tell(Limits())
     story.run()
-    story.submit()
+    late = story.submit()
     fold = story.shard.state.apply
 
     def fails(record: e.Record) -> None:
@@ -283,6 +284,7 @@ def test_a_stop_that_meets_a_fact_which_cannot_be_folded_ends_all_the_same(
     story.shard.finish(lambda: ended.append(True))
     story.run()
     assert ended == [True]
+    assert late.error is not None
     assert story.events(e.ServerStopped) == []
 
 
@@ -319,3 +321,16 @@ def test_a_snapshot_that_was_stopped_is_never_finished(monkeypatch: pytest.Monke
     while soon:
         soon.pop()()
     assert made == []
+
+
+def test_a_snapshot_in_the_making_has_a_task_as_it_was_before_a_revival_that_carries_it() -> None:
+    state = State()
+    failed = e.TaskFailed("t1", "ann", 0, "bad", "broken")
+    for seq, event in enumerate((e.TaskSubmitted("t1", "ann", "echo", "pull", 1), failed), 1):
+        state.apply(e.Record(seq, S, event))
+    then, task = state.digest(), state.tasks.by_id["t1"]
+    making = snapshotter.Snapshotter(state, bytes(32))
+    state.apply(e.Record(3, S, e.TaskRevived("t1", "ann", restored=fields_of_task(task))))
+    made = making.slice()
+    assert made is not None
+    assert State.load(made.blob).digest() == then

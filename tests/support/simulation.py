@@ -53,6 +53,7 @@ S = 1_000_000
 SMALL = (
     (snapshotter, "SLICE_TASKS", 3),
     (snapshotter, "SLICE_KEYS", 2),
+    (snapshotter, "SLICE_ITEMS", 2),
     (snapshots, "REST_FACTOR", 1),
     (dependencies, "AT_ONCE_MAX", sim_rules.SLICE_TASKS),
     (dependents, "SLICE_TASKS", sim_rules.SLICE_TASKS),

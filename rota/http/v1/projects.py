@@ -12,7 +12,7 @@ from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
 from rota.errors import InvalidRequest, RequestError
 from rota.http.dialects import projects as dialect
 from rota.http.models import ReasonBody
-from rota.http.problems import native_body
+from rota.http.problems import HttpProblem, native_body
 from rota.http.project_models import (
     ItemBody,
     ItemPatch,
@@ -289,7 +289,7 @@ async def _each(
     async def one(project: str) -> dict[str, Any]:
         try:
             return {"projectId": project, **await do(project)}
-        except RequestError as error:
+        except (RequestError, HttpProblem) as error:
             problem = dialect.problem if call.dialect else native_body
             told = problem(error, call.request_id)
             return {"projectId": project, "success": False, **told}
