@@ -73,7 +73,7 @@ class Tls:
 
 
 class Shaking:
-    """A connection until hands are shaken: it has a place, and gives way, as who owes bytes does."""
+    """A connection until hands are shaken: it has a place, and gives way as who owes bytes."""
 
     is_excess = False
     transport = None
