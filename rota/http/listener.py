@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from aiohttp.web_request import BaseRequest
 
+    from rota.http.tls import Shaking
+
     Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
 
 logger = logging.getLogger("rota.http")
@@ -302,11 +304,11 @@ class Listener(web.Server):
         self._header_timeout_s = header_timeout_s
         self._sweep_s = min(SWEEP_S, header_timeout_s / 4)
         self._sweeping: asyncio.TimerHandle | None = None
-        self.places: Places[Protocol] = Places(connections_max)
+        self.places: Places[Protocol | Shaking] = Places(connections_max)
         super().__init__(self._bounded, request_factory=self._make)
 
-    def __call__(self) -> Protocol:
-        return Protocol(
+    def __call__(self, kind: type[Protocol] | None = None) -> Protocol:
+        return (kind or Protocol)(
             self,
             loop=self._running,
             access_log=None,
@@ -314,7 +316,7 @@ class Listener(web.Server):
             keepalive_timeout=KEEPALIVE_S,
         )
 
-    def arrived(self, protocol: Protocol) -> None:
+    def arrived(self, protocol: Protocol | Shaking) -> None:
         """Give a new connection a place, if need be that of one who makes no use of it."""
         places = self.places
         if places.is_full:
@@ -391,6 +393,6 @@ class Listener(web.Server):
         return await self._handler(request)
 
 
-def _left(protocol: Protocol) -> int:
+def _left(protocol: Protocol | Shaking) -> int:
     """How much of what was written to a connection has not been taken yet."""
     return protocol.transport.get_write_buffer_size() if protocol.transport is not None else 0

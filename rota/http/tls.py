@@ -8,18 +8,27 @@ that cannot be used changes nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from rota.errors import ConfigError
+from rota.http.listener import Listener, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from rota.config import TlsSettings
+
+logger = logging.getLogger("rota.http")
 
 HANDSHAKE_S = 10.0
 SHUTDOWN_S = 2.0
+ACCEPT_PAUSE_S = 1.0
 
 
 def context_of(settings: TlsSettings) -> ssl.SSLContext:
@@ -63,17 +72,91 @@ class Tls:
         self._in_force = await asyncio.to_thread(context_of, self._settings)
 
 
+class Shaking:
+    """A connection until hands are shaken: it has a place, and gives way as who owes bytes."""
+
+    is_excess = False
+    transport = None
+
+    def __init__(self, listener: Listener, sock: socket.socket) -> None:
+        self._listener = listener
+        self._sock = sock
+
+    async def shake(self, context: ssl.SSLContext) -> None:
+        """Have the connection served once it is secure; it is closed if it cannot be."""
+        self._listener.arrived(self)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._served,
+                self._sock,
+                ssl=context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+        except OSError:  # an SSLError is one, too
+            logger.debug("no hands were shaken", exc_info=True)
+        finally:
+            self.leave()
+
+    def _served(self) -> Secure:
+        protocol = self._listener(Secure)
+        assert isinstance(protocol, Secure)
+        protocol.shaking = self
+        return protocol
+
+    def leave(self) -> None:
+        self._listener.places.leave(self)
+
+    def give_up(self) -> None:
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        self.leave()
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class Secure(Protocol):
+    """A connection over TLS: it takes the place that its handshake had."""
+
+    __slots__ = ("shaking",)
+    shaking: Shaking
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.shaking.leave()
+        super().connection_made(transport)
+
+
 class TlsSite(web.SockSite):
     """Listens, over TLS; who does not shake hands in time is hung up on."""
 
     async def start(self) -> None:
         await web.BaseSite.start(self)
-        assert self._runner.server is not None
-        self._server = await asyncio.get_running_loop().create_server(
-            self._runner.server,
-            sock=self._sock,
-            ssl=self._ssl_context,
-            backlog=self._backlog,
-            ssl_handshake_timeout=HANDSHAKE_S,
-            ssl_shutdown_timeout=SHUTDOWN_S,
-        )
+        self._sock.listen(self._backlog)
+        self._shaking: set[asyncio.Task[None]] = set()
+        self._begin(self._accept())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._shaking.add(task)
+        task.add_done_callback(self._shaking.discard)
+
+    async def _accept(self) -> None:
+        loop, listener, context = asyncio.get_running_loop(), self._runner.server, self._ssl_context
+        assert isinstance(listener, Listener)
+        assert context is not None
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(self._sock)
+            except OSError as error:  # there are no more descriptors; that passes
+                logger.warning("cannot accept a connection: %s", error.strerror)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            self._begin(Shaking(listener, sock).shake(context))
+
+    async def stop(self) -> None:
+        for task in self._shaking:
+            task.cancel()
+        await asyncio.gather(*self._shaking, return_exceptions=True)
+        self._sock.close()
+        await super().stop()

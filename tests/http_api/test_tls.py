@@ -160,6 +160,34 @@ def test_who_does_not_shake_hands_keeps_nobody_waiting(secure: Rota, client: Any
         assert client.health()["status"] == "ok"
 
 
+def test_who_does_not_shake_hands_has_a_place_and_gives_way(serve: Servers, pem: Path) -> None:
+    tls = {"cert": str(pem / "cert.pem"), "key": str(pem / "key.pem")}
+    secure = serve({"server": {"tls": tls, "connectionsMax": 8}})
+    taken = lambda: secure.inside(lambda s: len(s._http.server.places))  # noqa: E731
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(secure.connected()) for _ in range(8)]
+        until(lambda: taken() == 8)
+        with shaken(secure) as sock:
+            sock.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+            assert taken() == 8
+        assert silent[0].recv(1) == b""  # the first that came gave way
+    until(lambda: taken() == 0)
+
+
+def test_who_leaves_or_lies_instead_of_shaking_hands_leaves_nothing(secure: Rota) -> None:
+    taken = lambda: secure.inside(lambda s: len(s._http.server.places))  # noqa: E731
+    for said in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 5000):
+        with secure.connected() as sock, contextlib.suppress(OSError):
+            sock.sendall(said)
+            sock.shutdown(socket.SHUT_WR)
+            read_all(sock)
+    until(lambda: taken() == 0)
+    with shaken(secure) as sock:
+        sock.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_both_files_are_named(serve: Servers) -> None:
     with pytest.raises(ConfigError, match="key"):
         serve({"server": {"tls": {"cert": "a"}}})
