@@ -311,6 +311,7 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         follow_depth=1,
         project="p",
         run="run-1",
+        schedule="nightly",
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))
