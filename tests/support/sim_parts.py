@@ -264,6 +264,7 @@ def actors_of(shard: Shard) -> list[Any]:
         shard.leases,
         shard.orchestrator,
         shard.projects,
+        shard.schedules,
         shard.pool,
         shard.timer,
         shard.webhook,
