@@ -198,8 +198,13 @@ class SchedulesActor(CooperativeActor):
         schedule, now = self._journal.state.schedules.get(late.schedule), self._journal.now()
         if schedule is None or schedule.paused is not None or not _is_due(schedule, now):
             return
-        if late[1:4] != (schedule.cron, schedule.timezone, schedule.next_at):
-            self._note(schedule.name)  # it was changed meanwhile
+        asked = _lateness(schedule, now)
+        if late._replace(until=0) != asked._replace(until=0) or late.until > now:
+            self._note(schedule.name)  # it is another by now, or the clock was set back
+            return
+        if asked.until - late.until > firings.LATE_US:
+            self._late[schedule.name] = asked  # more has passed since
+            self._ask_calendar()
             return
         reckoning = firings.decide_catch_up(schedule, passed, now)
         if not reckoning.let_go:

@@ -93,6 +93,8 @@ class Tasks:
         """Add a task that had left memory; in a replay it may still be there."""
         same = self.by_id.get(task.id)
         if same is not None:
+            if self.before_change is not None:
+                self.before_change(same)
             self.lives_again(same)
         self.by_id[task.id] = task
         self._is_unsorted = True

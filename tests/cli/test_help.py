@@ -14,6 +14,7 @@ from rota.cli import COMMANDS
 from rota.cli.batches import batch_command
 from rota.cli.dead import dead_command
 from rota.cli.projects import project_command
+from rota.cli.schedules import schedule_command
 from rota.cli.tokens import token_command
 from rota.cli.workflows import workflow_command
 
@@ -21,6 +22,7 @@ GROUPS = {
     "batch": batch_command,
     "workflow": workflow_command,
     "project": project_command,
+    "schedule": schedule_command,
     "dead": dead_command,
     "token": token_command,
 }

@@ -19,6 +19,7 @@ from eventlog.golden.make_format_1_task_model import records as task_model
 from support.builders import fold
 
 from rota.domain import events as e
+from rota.domain.schedule import Schedule
 from rota.domain.task import ROW
 from rota.eventlog.codec import CLASSES, FIELDS, KINDS, VERSIONS, decode, encode
 from rota.eventlog.lmdb_store import LmdbLog
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rota.projections.state import State
 
 GOLDEN = Path(__file__).parent / "golden"
+SCHEDULE = sorted({*Schedule.__slots__} - {"agents", "target_json"})
 FILES = sorted(GOLDEN.glob("*.jsonl"))
 TASK_MODEL = GOLDEN / "format_1_task_model.jsonl"
 CLOCK = GOLDEN / "format_1_clock.jsonl"
@@ -80,6 +82,13 @@ def outline(state: State) -> dict[str, Any]:
         "deliveries": state.deliveries.dump(),
         "tokens": state.tokens.dump(),
         "projects": state.projects.dump(),
+        "schedules": {
+            schedule.name: {
+                **{name: getattr(schedule, name) for name in SCHEDULE},
+                "target": schedule.target,
+            }
+            for schedule in state.schedules.by_name.values()
+        },
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain

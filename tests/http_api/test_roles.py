@@ -46,6 +46,9 @@ SUBMITS = {
     "POST /v1/tasks/{id}/reprioritise",
     "POST /v1/tasks/cancel", "POST /v1/tasks/retry", "POST /v1/tasks/reprioritise",
     *PROJECT_STEPS,
+    "POST /v1/schedules", "PATCH /v1/schedules/{name}", "DELETE /v1/schedules/{name}",
+    "POST /v1/schedules/{name}/pause", "POST /v1/schedules/{name}/resume",
+    "POST /v1/schedules/{name}/run",
 }  # fmt: skip
 WORKS = {
     "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
@@ -60,6 +63,7 @@ SEES = {
     "GET /v1/workflows", "GET /v1/workflows/{id}", "GET /v1/dead",
     "GET /automechanica/tasks", "GET /automechanica/tasks/{id}", "GET /automechanica/dead",
     *PROJECT_VIEWS,
+    "GET /v1/schedules", "GET /v1/schedules/{name}", "GET /v1/schedules/{name}/history",
 }  # fmt: skip
 OVERSEES = {
     "GET /v1/agents", "GET /v1/types", "GET /v1/scheduler", "GET /v1/stats", "GET /v1/config",

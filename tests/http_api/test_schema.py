@@ -147,6 +147,7 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield from _flow_calls(rota)
     yield from _project_calls(rota, "/v1/projects")
     yield from _project_calls(rota, "/projects")
+    yield from _schedule_calls()
     yield "GET", "/v1/events", "/v1/events?limit=1000", None, none, 200
     yield "GET", "/v1/events/head", "/v1/events/head", None, none, 200
     for name in ("agents", "types", "scheduler", "stats", "config", "namespaces"):
@@ -289,6 +290,28 @@ def _project_calls(
         body = {"projects": [name, "nobody"]}
         yield "POST", f"{base}/{how}", f"{base}/{how}", body, none, 200
     yield "DELETE", one, made, {"reason": "x"}, none, 200
+
+
+def _schedule_calls() -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    base, one, path = "/v1/schedules", "/v1/schedules/{name}", "/v1/schedules/n"
+    flow = {"name": "f", "tasks": [{"agentId": "a", "action": "waits", "ref": "x"}]}
+    body = {"name": "n", "cron": "0 3 * * *", "workflow": flow, "jitterMs": 5, "overlap": "queue"}
+    yield "POST", base, base, body, none, 201
+    yield "POST", base, base, body, none, 200
+    task = {"agentId": "a", "action": "waits"}
+    yield "POST", base, base, {"name": "p", "cron": "@daily", "project": {"id": "x"}}, none, 201
+    yield "POST", f"{one}/run", f"{path}/run", None, none, 202
+    yield "POST", f"{one}/run", "/v1/schedules/p/run", None, none, 200
+    yield "PATCH", one, path, {"task": task, "endAt": "2040-01-01T00:00:00Z"}, none, 200
+    yield "POST", f"{one}/pause", f"{path}/pause", {"reason": "x"}, none, 200
+    yield "POST", f"{one}/resume", f"{path}/resume", None, none, 200
+    for asked in (base, f"{base}?limit=1", f"{base}?makes=project&state=active&agent=x"):
+        yield "GET", base, asked, None, none, 200
+    yield "GET", one, path, None, none, 200
+    yield "GET", f"{one}/history", f"{path}/history?limit=2", None, none, 200
+    yield "GET", f"{one}/history", "/v1/schedules/p/history", None, none, 200
+    yield "DELETE", one, path, {"reason": "x"}, none, 200
 
 
 def row(method: str, path: str) -> Route:

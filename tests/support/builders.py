@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.play_projects import play_projects
+from support.play_schedules import play_schedules
 from support.wishes import changed, made
 
 from rota.domain import events as e
@@ -335,6 +336,7 @@ class _Play:
         moves += [self.settle] * 3 + [self.release] * 2 + [self.submit_batch, self.finish_batch]
         moves += [self.revive, self.note, self.end_wait, self.end_lease, self.preempt, self.pause]
         moves += [partial(play_projects, self, self._dice)] * 3
+        moves += [partial(play_schedules, self, self._dice)] * 3
         moves += [self.submit_flow, self.steer, self.come_back] + [self.orchestrate] * 2
         moves += [self.control, self.late] + [self.restart] * (self._dice.random() < 0.2)
         moves += [self.sleep] * (self._dice.random() < 0.05)

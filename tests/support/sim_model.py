@@ -17,6 +17,7 @@ from support.sim_flows import Flows
 from support.sim_memory import Refusals
 from support.sim_projects import Projects
 from support.sim_rules import RULES, Batches, Callbacks, Clocks, Keys
+from support.sim_schedules import Schedules
 from support.sim_tokens import Tokens
 from support.sim_workers import Leases
 from support.wishes import flat
@@ -183,7 +184,7 @@ class Model:
         self.exact = 0
         rules = {
             kind: kind(self)
-            for kind in (*RULES, Refusals, Browsers, Tokens, Leases, Flows, Projects)
+            for kind in (*RULES, Refusals, Browsers, Tokens, Leases, Flows, Projects, Schedules)
         }
         self.refusals: Refusals = rules[Refusals]
         self.browsers: Browsers = rules[Browsers]
@@ -191,6 +192,7 @@ class Model:
         self.leases: Leases = rules[Leases]
         self.flows: Flows = rules[Flows]
         self.projects: Projects = rules[Projects]
+        self.schedules: Schedules = rules[Schedules]
         self.batches: Batches = rules[Batches]
         self.callbacks: Callbacks = rules[Callbacks]
         self.clocks: Clocks = rules[Clocks]
@@ -449,6 +451,7 @@ class Model:
         task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
             promised = self.flows.is_derived(task.event) or self.projects.is_selected(task.event)
+            promised = promised or task.event.schedule is not None
             if full and not promised:
                 caps = f"{limits.queued} or {limits.queued_per_agent}"
                 self.violated(f"{event.task} was admitted although {caps} waited")
@@ -628,6 +631,7 @@ class Model:
     def overdue(self, now: int) -> None:
         """Judge a moment at which all that was due should have happened."""
         self.clocks.overdue(now)
+        self.schedules.overdue(now)
 
     def settled(self) -> None:
         """Judge the rest: everything that can end has ended."""

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykka import ActorRegistry
-from support import sim_memory, sim_rules
+from support import sim_memory, sim_rules, sim_schedules
 from support.sim_clients import Clients
 from support.sim_faults import Faults, InjectedError, injected
 from support.sim_flows import Undertakings
@@ -25,6 +25,7 @@ from support.sim_model import Model
 from support.sim_outside import DELIVERIES_MAX, PER_HOST_MAX, SimCourier, SimReply, SimRunner
 from support.sim_parts import Disk, SimHost, SimLine, SimLog, SimShard
 from support.sim_projects import Lists
+from support.sim_schedules import Planners
 from support.sim_tokens import Holders
 from support.sim_work import Work
 from support.sim_workers import Workers
@@ -61,6 +62,7 @@ SMALL = (
     (notes, "LINE_CHARS_MAX", sim_rules.LINE_CHARS_MAX),
     (notes, "REPORTS_MAX", sim_rules.REPORTS_MAX),
     *sim_memory.SMALL,
+    *sim_schedules.SMALL,
 )
 """Bounds of the production code that are set low, so that small runs reach them."""
 
@@ -111,6 +113,7 @@ class World:
         self.holders = Holders(self)
         self.flows = Undertakings(self)
         self.lists = Lists(self)
+        self.planners = Planners(self)
         self.faults = Faults(self)
         self._ids = 0
         self._reads = Random(f"reads {seed}")
@@ -242,6 +245,7 @@ class World:
         self.holders.judge(record, state)
         self.flows.compare(record)
         self.lists.compare(record)
+        self.planners.compare(record)
         if set(state.browsers.held) != model.browsers.held:
             self.violated("the browsers that are held are not those that were started")
         if state.browsers.count != len(model.browsers.taken()):
@@ -382,6 +386,7 @@ class World:
         self.holders.act()
         self.flows.act()
         self.lists.act()
+        self.planners.act()
         if self.violation is not None:
             raise self.violation
 
@@ -516,6 +521,8 @@ class World:
             pass
         self.clients.resume_all()
         self._do_look()
+        self.rest()
+        self.planners.wind_down(self._pass_time)
         self.rest()
         self.model.late_from = self.clock.now_us()
         while self._pass_time() or self.flows.let_go():
