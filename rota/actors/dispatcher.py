@@ -97,6 +97,7 @@ class DispatcherActor(CooperativeActor):
         self.subject = ""
         self._turns = self._derive()
         self._lending.rebase(self._turns)
+        self._keep_until()  # keys may be kept for less long than before
 
     def on_receive(self, message: Any) -> None:
         kind = type(message)
@@ -303,11 +304,15 @@ class DispatcherActor(CooperativeActor):
 
     def _let_keys_go(self) -> None:
         """Keep keys no longer than they should be for the workers that had them."""
-        longest_us = self._journal.state.control.limits.sticky_ms * 1000
-        until = self._lending.let_go(self._journal.now(), longest_us)
+        until = self._keep_until()
         self._is_keeping = until is not None
         if until is not None:
             self._call_at(until, lambda: self._tell_self(LetKeysGo()))
+
+    def _keep_until(self) -> int | None:
+        """Let go of the keys whose time is over; say when that of the next one is."""
+        longest_us = self._journal.state.control.limits.sticky_ms * 1000
+        return self._lending.let_go(self._journal.now(), longest_us)
 
     # -- pauses
 

@@ -236,6 +236,17 @@ def test_a_key_goes_to_anyone_after_its_moment(serve: Servers) -> None:
     assert [given["taskId"] for given in waiting.given()] == [task_id]
 
 
+def test_a_key_that_is_kept_no_longer_goes_to_who_waits_for_it(serve: Servers) -> None:
+    rota = serve({"scheduler": {"stickyMs": 60_000}})
+    rota.submit_native("ann", "fit", key="shop")
+    lease = take_one(rota, "ada")
+    task_id = rota.submit_native("ann", "fit", key="shop")
+    say(rota, lease, "complete")
+    waiting = Waiting(rota, "ben")
+    rota.post("/v1/config/reload", {"scheduler": {"stickyMs": 1}})
+    assert [given["taskId"] for given in waiting.given()] == [task_id]
+
+
 def test_a_key_is_not_kept_for_a_worker_that_did_not_want_the_task(serve: Servers) -> None:
     rota = serve({"scheduler": {"stickyMs": 60_000}})
     task_id = rota.submit_native("ann", "fit", key="shop")
