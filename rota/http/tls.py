@@ -16,7 +16,7 @@ from aiohttp import web
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rota.config import TlsSettings
+    from rota.sections import TlsSettings
 
 HANDSHAKE_S = 10.0
 SHUTDOWN_S = 2.0
