@@ -32,6 +32,7 @@ from rota.sections import (
     ProjectSettings,
     SchedulerSettings,
     Section,
+    TlsSettings,
     check_tokens,
     folder_of,
 )
@@ -41,7 +42,6 @@ from rota.wording import API_PATH, HTTP_URL, NAMESPACE, RETRY_ON, UNKNOWN, all_w
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
 REASON_CHARS_MAX = 500
-ERROR_CHARS_MAX = 4000
 URL_CHARS_MAX = 2048
 PRIORITY_MAX = 1_000_000
 PINCHTAB_BATCH_MAX = 50
@@ -68,13 +68,6 @@ STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
 TOKEN_MS_MAX = 10 * 366 * 24 * 3600 * 1000
 PINCHTAB_DEADLINE_S = 60
-
-
-class TlsSettings(Section):
-    """Serves HTTPS with a certificate, both in PEM files; SIGHUP has them read again."""
-
-    cert: Annotated[str, Field(min_length=1)]
-    key: Annotated[str, Field(min_length=1)]
 
 
 class ServerSettings(Section):

@@ -127,6 +127,13 @@ class SchedulerSettings(Section):
         return self.model_dump(include=self.model_fields_set)
 
 
+class TlsSettings(Section):
+    """Serves HTTPS with a certificate, both in PEM files; SIGHUP has them read again."""
+
+    cert: Annotated[str, Field(min_length=1)]
+    key: Annotated[str, Field(min_length=1)]
+
+
 class ProjectSettings(Section):
     """How many projects are processed at once, and how long their lists may be."""
 

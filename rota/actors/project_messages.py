@@ -73,6 +73,7 @@ class StartRun(NamedTuple):
     item: str | None
     by: str
     reply: Reply
+    reason: str = ""
 
 
 class StopRun(NamedTuple):

@@ -17,11 +17,11 @@ from rota.actors.messages import LookAgain
 from rota.actors.runtime import CooperativeActor
 from rota.domain.admission import check_ahead
 from rota.domain.attempts import decide_cancel
-from rota.domain.events import RunStarted
 from rota.domain.intake import take_in
 from rota.domain.project import (
     decide_kills,
     decide_next,
+    decide_room,
     decide_run,
     decide_stop,
     project_of,
@@ -184,7 +184,9 @@ class ProjectsActor(CooperativeActor):
     def _start(self, message: pm.StartRun) -> str:
         project = self._projects.get(message.project)
         run_id = self._ids.of_run()
-        events = decide_run(project, message.project, message.mode, run_id, message.item)
+        events = decide_run(
+            project, message.project, message.mode, run_id, message.item, message.reason
+        )
         self._journal.record(*events, by=message.by)
         return run_id
 
@@ -254,9 +256,12 @@ class ProjectsActor(CooperativeActor):
     def _start_runs(self) -> None:
         """Start the runs that there is room for, those that came first."""
         projects, most = self._projects, self._journal.state.control.limits.projects
-        while projects.waiting and (not most or len(projects.running) < most):
+        while projects.waiting:
             run, project = next(iter(projects.waiting.items()))
-            self._journal.record(RunStarted(run, project))
+            event = decide_room(run, project, len(projects.running), most)
+            if event is None:
+                break
+            self._journal.record(event)
             self._look(project)
 
     def _look(self, project_id: str) -> None:

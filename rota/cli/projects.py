@@ -160,6 +160,7 @@ def _show(answer: dict[str, Any], *, as_json: bool) -> None:
 @click.argument("projects", nargs=-1, required=True)
 @click.option("--loop", is_flag=True, help="Go on until the list is empty.")
 @click.option("--task", "task_id", help="The one to begin with; of one project.")
+@click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
 def run_command(
@@ -167,6 +168,7 @@ def run_command(
     *,
     loop: bool,
     task_id: str | None,
+    reason: str,
     as_json: bool,
     client: SyncRotaClient,
 ) -> None:
@@ -182,9 +184,9 @@ def run_command(
         if task_id is not None:
             msg = "--task is for one project"
             raise click.UsageError(msg)
-        _each(client.steer_projects("run", projects, mode=mode), as_json=as_json)
+        _each(client.steer_projects("run", projects, mode=mode, reason=reason), as_json=as_json)
         return
-    answer = client.run_project(projects[0], mode, task_id)
+    answer = client.run_project(projects[0], mode, task_id, reason=reason)
     if as_json:
         print_json(answer)
     else:

@@ -44,7 +44,12 @@ BEING_KILLED = "being_killed"
 
 
 def decide_run(
-    project: Project | None, project_id: str, mode: str, run_id: str, item: str | None = None
+    project: Project | None,
+    project_id: str,
+    mode: str,
+    run_id: str,
+    item: str | None = None,
+    reason: str = "",
 ) -> tuple[e.RunQueued]:
     """Start a run: it is pending until there is room for it. Raises NotFound or Conflict.
 
@@ -54,7 +59,15 @@ def decide_run(
         raise already_running(project_id)
     if item is not None:
         pending_item(project, project_id, item)
-    return (e.RunQueued(run_id, project_id, mode, item),)
+    return (e.RunQueued(run_id, project_id, mode, item, reason),)
+
+
+def decide_room(run_id: str, project_id: str, in_progress: int, most: int) -> e.RunStarted | None:
+    """Start the first run that is pending, if there is room for it; 0 is room for any number."""
+    if most and in_progress >= most:
+        return None
+    of = f"of {most} that may be" if most else "and any number may be"
+    return e.RunStarted(run_id, project_id, f"{in_progress} were in progress {of}")
 
 
 def decide_next(

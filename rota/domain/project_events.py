@@ -65,13 +65,15 @@ class RunQueued(NamedTuple):
     project: str
     mode: str
     item: str | None = None
+    reason: str = ""
 
 
 class RunStarted(NamedTuple):
-    """The run is in progress: few enough others are."""
+    """The run is in progress: few enough others are, as `reason` says."""
 
     run: str
     project: str
+    reason: str = ""
 
 
 class RunTaskSelected(NamedTuple):

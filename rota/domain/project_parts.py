@@ -132,7 +132,7 @@ class Run(_Row):
 
     def __init__(self, record: e.Record[e.RunQueued]) -> None:
         event = record.event
-        self.id, self.project, self.mode, self.item = event
+        self.id, self.project, self.mode, self.item = event[:4]
         self.by, self.seq = record.by, record.seq
         self.queued_at = record.at
         self.started_at = self.ended_at = self.stop_at = 0

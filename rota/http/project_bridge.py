@@ -75,11 +75,13 @@ class ProjectsBridge:
         )
         return count
 
-    async def run(self, project: str, mode: str, item: str | None, by: str) -> str:
+    async def run(
+        self, project: str, mode: str, item: str | None, by: str, reason: str = ""
+    ) -> str:
         """Start a run; give its id. Raises NotFound or Conflict."""
         self.check_seen(project)
         run: str = await self._bridge.ask(
-            self._actor, lambda reply: pm.StartRun(project, mode, item, by, reply)
+            self._actor, lambda reply: pm.StartRun(project, mode, item, by, reply, reason)
         )
         return run
 

@@ -149,6 +149,7 @@ class RunBody(NativeBody):
     taskId: Annotated[str, Field(max_length=ID_CHARS_MAX)] | None = Field(
         None, description="the one to begin with"
     )
+    reason: Reason = ""
 
 
 Several = Annotated[list[AgentId], Field(min_length=1, max_length=MANY_MAX, fail_fast=True)]
@@ -159,6 +160,7 @@ class RunManyBody(NativeBody):
 
     projects: Several
     mode: Literal["single", "loop"] = "single"
+    reason: Reason = ""
 
 
 class StopManyBody(NativeBody):

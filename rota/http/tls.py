@@ -22,7 +22,7 @@ from rota.http.listener import Listener, Protocol
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from rota.config import TlsSettings
+    from rota.sections import TlsSettings
 
 logger = logging.getLogger("rota.http")
 

@@ -619,14 +619,15 @@ def test_a_project_shows_its_status_and_figures(rota: Rota) -> None:
 
 def test_every_transition_is_an_event_with_its_reason(rota: Rota) -> None:
     first, _ = sleeping(rota, "p", 2)
-    run_id = run(rota, "p", "loop")
+    run_id = run(rota, "p", "loop", reason="a new day")
     in_hand(rota, "p", first)
     rota.post("/projects/p/queue/stop", {"reason": "for lunch"})
     rota.post("/projects/p/queue/force-stop", {"reason": "now"})
     events = rota.get(f"/projects/p/runs/{run_id}/events").json["events"]
     said = [(event["kind"], event["data"].get("reason")) for event in events]
     assert said == [
-        ("run_queued", None), ("run_started", None), ("run_task_selected", None),
+        ("run_queued", "a new day"), ("run_started", "0 were in progress of 5 that may be"),
+        ("run_task_selected", None),
         ("run_stop_requested", "for lunch"), ("run_stop_requested", "now"),
         ("run_ended", "force_stopped"),
     ]  # fmt: skip

@@ -29,9 +29,9 @@ def nothing(*_args: Any, **_more: Any) -> None:
 
 
 def a_project_is_started_twice(patch: pytest.MonkeyPatch) -> None:
-    def lax(project: Any, name: str, mode: str, run: str, item: Any = None) -> tuple[e.RunQueued]:
+    def lax(project: Any, name: str, mode: str, run: str, *more: Any) -> tuple[e.RunQueued]:
         runs.known(project)
-        return (e.RunQueued(run, name, mode, item),)
+        return (e.RunQueued(run, name, mode, *more),)
 
     patch.setattr(actor, "decide_run", lax)
 

@@ -62,12 +62,19 @@ class ProjectCalls:
         return Call("DELETE", path, body={"reason": reason})
 
     @asks
-    def run_project(self, project: str, mode: str = "single", task_id: str | None = None) -> Call:
+    def run_project(
+        self,
+        project: str,
+        mode: str = "single",
+        task_id: str | None = None,
+        *,
+        reason: str | None = None,
+    ) -> Call:
         """Work through a list: one task by `single`, until it is empty by `loop`.
 
         Raises Conflict if it is being worked through already.
         """
-        body = said({"mode": mode, "taskId": task_id})
+        body = said({"mode": mode, "taskId": task_id, "reason": reason})
         return Call("POST", path_of("projects", project, "run"), body=body)
 
     @asks

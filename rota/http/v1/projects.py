@@ -199,7 +199,7 @@ async def run_events(call: Call) -> Any:
 async def run(call: Call) -> Any:
     """POST /projects/{id}/run."""
     body = await call.body(RunBody, optional=True)
-    answer = await _run(call, call.params["id"], body.mode, body.taskId)
+    answer = await _run(call, call.params["id"], body, body.taskId)
     return call.json(answer, status=202)
 
 
@@ -215,10 +215,12 @@ async def force_stop(call: Call) -> Any:
     return call.json(await _force_stop(call, call.params["id"], body.reason))
 
 
-async def _run(call: Call, project: str, mode: str, item: str | None = None) -> dict[str, Any]:
-    run_id = await call.bridge.projects.run(project, mode, item, call.by)
-    state = await call.sight.projects.show_run(project, run_id, lambda run: run.state)
-    return {"success": True, "runId": run_id, "projectId": project, "mode": mode, "state": state}
+async def _run(
+    call: Call, project: str, body: RunBody | RunManyBody, item: str | None = None
+) -> dict[str, Any]:
+    made = await call.bridge.projects.run(project, body.mode, item, call.by, body.reason)
+    state = await call.sight.projects.show_run(project, made, lambda run: run.state)
+    return {"success": True, "runId": made, "projectId": project, "mode": body.mode, "state": state}
 
 
 async def _stop(call: Call, project: str, reason: str) -> dict[str, Any]:
@@ -266,7 +268,7 @@ async def _until_gone(call: Call, project: str, stopping: Stopping) -> list[tupl
 async def run_many(call: Call) -> Any:
     """POST /projects/run."""
     body = await call.body(RunManyBody)
-    return await _each(call, body.projects, lambda project: _run(call, project, body.mode))
+    return await _each(call, body.projects, lambda project: _run(call, project, body))
 
 
 async def stop_many(call: Call) -> Any:
