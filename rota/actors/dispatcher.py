@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.bulk_messages import Reprioritised
-from rota.actors.lease_messages import LeasesGranted, LeaveLine, LendTasks, LetKeysGo
+from rota.actors.lease_messages import GoOn, LeasesGranted, LeaveLine, LendTasks, LetKeysGo
 from rota.actors.messages import (
     AgentReleased,
     Drain,
@@ -79,7 +79,7 @@ class DispatcherActor(CooperativeActor):
         self._lending = Lending(self._turns)
         self._served: dict[Waiter, None] = {}  # who was given something in this run
         self._impatient: list[Waiter] = []  # who is answered at the end of it in any case
-        self._is_keeping = False
+        self._is_keeping = self._goes_on = False
 
     def _derive(self) -> Turns:
         state = self._journal.state
@@ -95,6 +95,7 @@ class DispatcherActor(CooperativeActor):
 
     def reset(self) -> None:
         self.subject = ""
+        self._goes_on = False
         self._turns = self._derive()
         self._lending.rebase(self._turns)
         self._keep_until()  # keys may be kept for less long than before
@@ -133,6 +134,8 @@ class DispatcherActor(CooperativeActor):
         """Do what comes seldom."""
         if type(message) is LetKeysGo:
             self._let_keys_go()
+        elif type(message) is GoOn:
+            self._goes_on = False
         elif type(message) is FlowResumed:
             self._turns.flow_resumed(message.workflow)
             self._lending.eased()
@@ -166,6 +169,8 @@ class DispatcherActor(CooperativeActor):
             self._answer_workers()
         while lending.crowded:  # they may come again
             self._leave(next(iter(lending.crowded)).reply)
+        if lending.is_easing and self._may_dispatch():
+            self._go_on_soon()
 
     def _is_over(self, task: Task) -> bool:
         """End a task whose time has run out, or who may not start a browser, as its turn comes."""
@@ -221,7 +226,9 @@ class DispatcherActor(CooperativeActor):
             return
         waiter = Waiter(wants, reply)
         if not self._lending.has_room(waiter):
-            msg = "the workers that wait stand in as many lines as there may be"
+            msg = (
+                "there is no room for so many lines of workers; fewer agents, types or labels help"
+            )
             reply.fail(QueueFull(msg, code="too_many_waiting"))
             return
         self._workers.came(wants, self._journal.now())
@@ -242,6 +249,12 @@ class DispatcherActor(CooperativeActor):
 
     def waiter_for(self, reply: AwaitedReply) -> Waiter | None:
         return self._lending.by_reply(reply)
+
+    def _go_on_soon(self) -> None:
+        """Look at the other lines after whoever else has something to do."""
+        if not self._goes_on:
+            self._goes_on = True
+            self._call_at(self._journal.now(), lambda: self._tell_self(GoOn()))
 
     def _tell_self(self, message: Any) -> None:
         if not self.stopped:

@@ -46,6 +46,10 @@ class LetKeysGo(NamedTuple):
     """Some keys were kept for long enough for the workers that had them."""
 
 
+class GoOn(NamedTuple):
+    """There are lines left to look at."""
+
+
 # -- to the LeasesActor
 
 

@@ -163,20 +163,26 @@ class Turns:
     def keeps(self, key: str) -> bool:
         return KEY + key in self._caps.kept
 
-    def let_go(self, key: str) -> bool:
-        """Keep a key no longer; whether anything waits for that."""
+    def let_go(self, key: str) -> list[str]:
+        """Keep a key no longer; name its limit, if anything waits for that."""
         limit = KEY + key
         if limit not in self._caps.kept:
-            return False
+            return []
         self._caps.kept.remove(limit)
         self._hall.freed.tell(limit)
-        return any(gate.waits_for(limit) for gate in self._lent())
+        return self._waited_for((limit,))
 
-    def is_wanted(self, lane: Lane) -> bool:
-        """Whether anything that workers come for may wait for a limit of this lane."""
+    def wanted(self, lane: Lane) -> list[str]:
+        """Name the limits of a lane that anything which workers come for may wait for."""
         shared, own = self._caps.of_lane(lane)
-        limits = [limit for limit in (*shared, *own) if limit != PUSH_LIMIT]
-        return bool(limits) and any(gate.waits_for(*limits) for gate in self._lent())
+        return self._waited_for(limit for limit in (*shared, *own) if limit != PUSH_LIMIT)
+
+    def _waited_for(self, limits: Iterable[str]) -> list[str]:
+        return [limit for limit in limits if any(gate.waits_for(limit) for gate in self._lent())]
+
+    def lends(self, limits: Iterable[str]) -> bool:
+        """Whether one of these limits lets anything be lent."""
+        return any(self._caps.has_room(each) and each not in self._caps.kept for each in limits)
 
     def lanes_of(self, agent: str) -> Collection[Lane]:
         """Give the lanes in which an agent's tasks wait."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count, product
+from itertools import count, islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain.commands import PULL
@@ -21,7 +21,7 @@ from rota.domain.dispatch import PUSHER, Consumer, side_of
 from rota.domain.tokens import LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from rota.domain.dispatch import Turns
     from rota.domain.gates import Turn
@@ -31,9 +31,13 @@ FILTERS_MAX = 1000
 """In so many lines one worker may stand: agents times types, of all its filters."""
 PLACES_MAX = 100_000
 """So many places there are in all lines together: for each worker, one a line it stands in."""
+PLACES_EACH_MAX = 4000
+"""And so many for one: its filters, for each set of labels that is required and that it has."""
 LENT_BYTES_MAX = 8 << 20
 """Of the params in one answer; the task that reaches it is the last."""
 KEPT_MAX = 10_000
+EASED_AT_ONCE = 256
+"""So many lines are looked at in one go when a limit gave way that any of them may wait for."""
 _SLACK = 64
 
 
@@ -110,6 +114,8 @@ class Lending:
         self._places: dict[Consumer, int] = {}  # which place of a line counts
         self._news: dict[Consumer, None] = {}  # the lines to look at next
         self._held: dict[Consumer, None] = {}  # those for which something waits, but not freely
+        self._easing: dict[Consumer, None] = {}  # of these, and all with a turn, some to look at
+        self._eased: set[str] = set()  # the limits that gave way for it; empty if it is all
         self._count = count()
         self._taken = 0  # of the places in all lines
         self.crowded: dict[Waiter, None] = {}
@@ -135,7 +141,8 @@ class Lending:
     def has_room(self, waiter: Waiter) -> bool:
         """Whether there is a place in every line that a worker would stand in."""
         met = sum(map(waiter.wants.meets, self._required_now()))
-        return self._taken + met * len(waiter.pairs) <= PLACES_MAX
+        places = met * len(waiter.pairs)
+        return places <= PLACES_EACH_MAX and self._taken + places <= PLACES_MAX
 
     def _required_now(self) -> dict[str, None]:
         if not self._lines:
@@ -153,7 +160,8 @@ class Lending:
 
     def _stand(self, waiter: Waiter, requires: str) -> None:
         """Have a worker stand in the lines for tasks that require so much, which it has."""
-        if self._taken + len(waiter.pairs) > PLACES_MAX:
+        more = len(waiter.pairs)
+        if self._taken + more > PLACES_MAX or len(waiter.lines) + more > PLACES_EACH_MAX:
             self.crowded[waiter] = None
             return
         self._taken += len(waiter.pairs)
@@ -183,6 +191,7 @@ class Lending:
         if _take_out(self._lines, consumer, waiter):
             self._news.pop(consumer, None)
             self._held.pop(consumer, None)
+            self._easing.pop(consumer, None)
             self._places.pop(consumer, None)
 
     # -- what is heard
@@ -216,16 +225,14 @@ class Lending:
                 for consumer in waiter.lines:
                     if consumer.requires and consumer.requires not in waiting:
                         self._step_out(waiter, consumer)
-                waiter.lines = [each for each in waiter.lines if waiter in self._line_of(each)]
+                lines = self._lines
+                waiter.lines = [each for each in waiter.lines if waiter in lines.get(each, ())]
             self._required = required = dict.fromkeys(("", *waiting))
         required[requires] = None
         for labels, waiters in self._by_labels.items():
             if labels.issuperset(requires.split("\n")):
                 for waiter in waiters:
                     self._stand(waiter, requires)
-
-    def _line_of(self, consumer: Consumer) -> Iterable[Waiter]:
-        return self._lines.get(consumer, ())
 
     def _tell(self, agent: str, lane: Lane) -> None:
         for types, agents in product(((lane[1],), None), ((agent,), None)):
@@ -236,10 +243,9 @@ class Lending:
     def freed(self, agent: str, lane: Lane) -> None:
         """Have the lines looked at for which a slot of such a task gave way."""
         if self._lines:
-            if self._turns.is_wanted(lane):
-                self.eased()
-            else:
-                self.resumed(agent)
+            self.resumed(agent)
+            if wanted := self._turns.wanted(lane):
+                self.eased(wanted)
 
     def resumed(self, agent: str) -> None:
         """Have the lines looked at that would take from an agent, which stands better now."""
@@ -252,11 +258,19 @@ class Lending:
             if side_of(lane) == PULL:
                 self._tell(agent, lane)
 
-    def eased(self) -> None:
-        """Have all lines looked at that anything waits for: who knows what gave way."""
-        self._news.update(self._held)
-        self._news.update(dict.fromkeys(self._places))
-        self._held.clear()
+    def eased(self, limits: Collection[str] = ()) -> None:
+        """Have all lines looked at that anything waits for: these limits, or who knows, gave way.
+
+        Some at a time, and only as long as there is room: most would find it taken by the first.
+        """
+        is_some = bool(limits) and (bool(self._eased) or not self._easing)
+        self._eased = self._eased.union(limits) if is_some else set()
+        self._easing.update(self._held)
+        self._easing.update(dict.fromkeys(self._places))
+
+    @property
+    def is_easing(self) -> bool:
+        return bool(self._easing) and not self._turns.is_full
 
     # -- who is next
 
@@ -274,6 +288,8 @@ class Lending:
 
     def _look(self) -> None:
         """Find the turns of the lines that there is news for."""
+        if self._easing:
+            self._ease()
         if not self._news:
             return
         news, self._news = self._news, {}
@@ -288,6 +304,16 @@ class Lending:
         if len(self._heap) > 2 * len(self._places) + _SLACK:
             self._heap = [item for item in self._heap if self._places.get(item[2]) == item[1]]
             heapify(self._heap)
+
+    def _ease(self) -> None:
+        """Make news of the next lines that may have been eased."""
+        if self._eased and not self._turns.lends(self._eased):
+            self._easing.clear()
+        for consumer in list(islice(self._easing, EASED_AT_ONCE)):
+            del self._easing[consumer]
+            self._news[consumer] = None
+        if not self._easing:
+            self._eased.clear()
 
     def _best(self) -> tuple[Turn, Consumer] | None:
         heap = self._heap
@@ -348,13 +374,14 @@ class Lending:
     def _let_go(self, key: str) -> None:
         """Let whoever comes first have a key."""
         self._forget(key)
-        if self._turns.let_go(key):
-            self.eased()
+        if wanted := self._turns.let_go(key):
+            self.eased(wanted)
 
     def _come_back(self, worker: str) -> None:
         """Let go of the keys of a worker that waits now: it is preferred, and nobody is held up."""
-        if [key for key in self._kept_for.get(worker, ()) if self._turns.let_go(key)]:
-            self.eased()
+        let_go = map(self._turns.let_go, self._kept_for.get(worker, ()))
+        if wanted := [limit for limits in let_go for limit in limits]:
+            self.eased(wanted)
 
     def _forget(self, key: str) -> None:
         _, worker = self._kept.pop(key, (0, ""))

@@ -1,6 +1,7 @@
 """The failed tasks, also those that have left memory: read from the log, newest failure first.
 
-A page is walked down the log's index of failures. A task is shown for its last failure and only
+A page is walked down the log's index of failures; what a task was given is read for those that are
+shown, one at a time. A task is shown for its last failure and only
 while it is failed, so pages neither repeat one nor show one that lives again. A request looks at a
 bounded number of failures and gives a cursor to go on from, if need be with no row at all.
 """
@@ -65,9 +66,18 @@ class FailedPage(NamedTuple):
 
 
 async def failed_page(
-    sight: Sight, asked: Asked, make: Callable[[Task], T], limit: int, at: int
+    sight: Sight,
+    asked: Asked,
+    make: Callable[[Task], T],
+    limit: int,
+    at: int,
+    *,
+    is_whole: bool = False,
 ) -> FailedPage:
-    """Make something of each failed task that is asked for, newest failure first, after `at`."""
+    """Make something of each failed task that is asked for, newest failure first, after `at`.
+
+    It gets them with what they were given if it asks for the `whole`.
+    """
     rows: list[Any] = []
     size = looks = 0
     more = True
@@ -76,9 +86,12 @@ async def failed_page(
         more = len(page) == SLICE_FAILURES
         for place, (seq, task) in enumerate(page, start=1):
             at, looks = seq, looks + 1
-            if task is not None and asked.matches(task):
-                rows.append(make(task))
-                size += weight_of(task)
+            if task is None or not asked.matches(task):
+                continue
+            shown = await sight.failed_whole(task.id, seq) if is_whole else task
+            if shown is not None:
+                rows.append(make(shown))
+                size += weight_of(shown)
             if len(rows) == limit or size > PAGE_BYTES_MAX:
                 more = place < len(page) or bool(await sight.failed(at, 1))
                 return FailedPage(rows, at if more else None)
@@ -89,7 +102,9 @@ async def answer_failed(call: Call, view: View, name: str = "tasks") -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=SEQ_MAX, low=1, high=SEQ_MAX)
     asked = Asked.by_query(call)
-    page = await failed_page(call.sight, asked, lambda task: call.view(task, view), limit, at)
+    page = await failed_page(
+        call.sight, asked, lambda task: call.view(task, view), limit, at, is_whole=True
+    )
     body: dict[str, Any] = {name: page.rows, "count": len(page.rows)}
     if page.cursor is not None:
         body["nextCursor"] = str(page.cursor)

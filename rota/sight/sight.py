@@ -235,13 +235,22 @@ class Sight:
     async def failed(self, before: int, limit: int) -> list[tuple[int, Task | None]]:
         """Give the newest failures before a seq, and the tasks that failed by them as they are.
 
-        None stands for one that is not failed by that any more, or not to be seen.
+        None stands for one that is not failed by that any more, or not to be seen. Those that have
+        left memory come bare, without what they were given: `failed_whole` has it.
         """
         page = await self._read(lambda log: log.failed_before(before, limit))
         ids = [task_id for _, task_id in page]
-        find = self._archive.finder(await self._fetched(lambda _: ids, "shown"))
+        find = self._archive.finder(await self._fetched(lambda _: ids, "bare"))
         tasks = [(seq, find(task_id)) for seq, task_id in page]
         return [(seq, t if t is not None and self._failed_by(t, seq) else None) for seq, t in tasks]
+
+    async def failed_whole(self, task_id: str, seq: int) -> Task | None:
+        """Give a task that failed by this record with what it was given; None if it lives again."""
+        try:
+            task = await self.task(task_id)
+        except NotFound:
+            return None
+        return task if self._failed_by(task, seq) else None
 
     async def doomed_by(self, task_id: str) -> tuple[str, ...]:
         """Name the tasks that the failures of one cancelled; not all of them need be so still."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.lending_bench import LendingBench, play
+from support.lending_bench import LendingBench, PatientBench, play
 from support.turns_bench import ECHO, PULLED, draw_limits
 
 from rota.domain import lending
@@ -59,6 +59,36 @@ def test_lending_that_tidies_up_at_every_chance_chooses_the_same(
     play(LendingBench(draw_limits(pick)), pick, 200, 1500)
 
 
+@pytest.mark.parametrize("sticky_us", [0, 1500])
+@pytest.mark.parametrize("seed", range(20))
+def test_who_looks_at_few_lines_at_a_time_gives_away_all_there_is(
+    seed: int, sticky_us: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "EASED_AT_ONCE", 1)
+    pick = Random(seed)
+    play(PatientBench(draw_limits(pick)), pick, 200, sticky_us)
+
+
+def test_a_freed_key_is_not_offered_to_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "EASED_AT_ONCE", 10)
+    bench = PatientBench(Limits(inflight=10**6, inflight_per_agent=10**6, push=10**6))
+    keyed = lane_of(PULL, "scan", "shop", "", "", "")
+    for at in range(100):
+        bench.submit(f"agent-{at}", keyed, 2)
+        bench.come(f"worker-{at}", agents=(f"agent-{at}",))
+    looks: list[Any] = []
+    first = bench.turns.first
+    bench.serve()
+    for _ in range(50):
+        looks.clear()
+        monkeypatch.setattr(bench.turns, "first", lambda who: looks.append(who) or first(who))
+        bench.complete(bench.names(flying=True)[0])
+        bench.serve()
+        assert len(bench.names(flying=True)) == 1
+        assert len(looks) <= 30
+    assert not bench.line.is_easing
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_left_when_all_have_left(seed: int) -> None:
     pick = Random(seed)
@@ -70,7 +100,7 @@ def test_nothing_is_left_when_all_have_left(seed: int) -> None:
     bench.let_keys_go(1500)
     line = bench.line
     kept = (line._lines, line._by_worker, line._by_labels, line._by_reply, line._news)
-    assert [len(each) for each in (*kept, line._held, line._places)] == [0] * 7
+    assert [len(each) for each in (*kept, line._held, line._easing, line._places)] == [0] * 8
     assert (line._kept, line._kept_for, bench.turns._caps.kept) == ({}, {}, set())
     assert len(line._heap) <= 64
     assert (line._taken, line.crowded) == (0, {})

@@ -11,6 +11,7 @@ from support.http_server import ended, look, until
 from support.leasing import Waiting, is_waiting, say, take, take_one, workers
 
 from rota.clock import parse_rfc3339
+from rota.domain import lending
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers, Target
@@ -39,6 +40,29 @@ def test_a_worker_takes_a_task_and_completes_it(rota: Rota) -> None:
     assert rota.kinds(task_id) == ["task_submitted", "task_assigned", "task_succeeded"]
     [succeeded] = rota.events(task=task_id, kind="task_succeeded")
     assert succeeded["by"] == "ada"
+
+
+def test_workers_that_wait_for_one_key_have_it_one_after_the_other(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "EASED_AT_ONCE", 1)
+    names = [f"agent-{number}" for number in range(6)]
+    for name in names:
+        rota.submit_native(name, "fit", key="lock")
+    [held] = take(rota, "first", agents=names[:1])
+    others = [Waiting(rota, name, agents=[name]) for name in names[1:]]
+    for left in range(len(others), 0, -1):
+        assert say(rota, held, "complete").status == 200
+        until(lambda left=left: sum(each.answer is None for each in others) < left)
+        [held] = [
+            lease
+            for each in others
+            if each.answer is not None
+            for lease in each.given()
+            if look(rota, lease["taskId"])["state"] == "assigned"
+        ]
+    assert say(rota, held, "complete").status == 200
+    assert len(rota.events(kind="task_succeeded")) == len(names)
 
 
 def test_a_worker_that_holds_nothing_has_no_delay(rota: Rota) -> None:

@@ -211,6 +211,22 @@ class LendingBench(Bench):
         return min(filter(may_have, list(state.tasks)), key=turn, default=None)
 
 
+class PatientBench(LendingBench):
+    """A bench that looks at a few lines at a time: in the end nothing is left that may be given."""
+
+    def serve(self) -> list[tuple[str, str | None]]:
+        """Give away all there is, in whatever order it is found."""
+        served: dict[Waiter, None] = {}
+        given_to: list[tuple[str, str | None]] = []
+        while (found := self.line.next()) is not None or self.line.is_easing:
+            if found is not None:
+                given_to.append((found[0].id, self.hand_out(*found, served)))
+        assert self.expected() is None, "\n".join(map(str, self.history))
+        for waiter in served:
+            self.line.leave(waiter)
+        return given_to
+
+
 def draw_wants(pick: Random) -> dict[str, Any]:
     """Draw what a worker takes."""
     agents = tuple(pick.sample((*AGENTS, "eve"), pick.randint(1, 3)))
