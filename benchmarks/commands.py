@@ -12,9 +12,9 @@ from common import arguments, median, report, temp_folder
 
 from rota.config import ExecutorSettings
 from rota.executors.command import CommandExecutor
-from rota.executors.leftovers import FOLDER, marks_of
 from rota.executors.port import Attempt
-from rota.executors.wards import Keepers
+from rota.executors.wards.keepers import Keepers
+from rota.executors.wards.leftovers import marks_of
 
 AT_ONCE = 8
 
@@ -25,7 +25,7 @@ def attempt(n):
 
 async def measured(folder, count):
     settings = ExecutorSettings(kind="command", argv=("/bin/true",))
-    executor = CommandExecutor(settings, Keepers(marks_of(folder)), folder / FOLDER)
+    executor = CommandExecutor(settings, Keepers(marks_of(folder)), folder)
     await executor.run(attempt(0), print)
     ours, plain = [], []
     for n in range(count):
