@@ -266,11 +266,10 @@ def ended(end: dict[str, Any], said: Said, *, is_late: bool) -> Outcome | None:
     if not why and code == 0:
         return None
     tail = said.tail
-    details: dict[str, Any] = {"cpuSeconds": end["cpuSeconds"]}
+    details: dict[str, Any] = {"signal": number} if number else {"exitCode": code}
+    details["cpuSeconds"] = end["cpuSeconds"]
     if tail:
         details["output"] = tail
-    if code is not None:
-        details["signal" if number else "exitCode"] = number or code
     if why:
         text, kind = LIMITS[why], why
     elif number:
