@@ -135,6 +135,7 @@ class CommandExecutor:
             "rlimits": rlimits,
             "memory": (s.memory_mb_max or 0) * _MB,
             "processes": s.processes_max or 0,
+            "isStrict": s.processes_max is not None and "processes_max" in s.model_fields_set,
             "graceMs": s.grace_ms,
         }
 

@@ -124,7 +124,7 @@ class Keeper:
             if not pid:
                 break
             if self._home is not None:
-                pids.remove(pids.of_ward(self._home, pid))
+                pids.remove(pids.of(self._home, pid))
             name = self._wards.pop(pid, None)
             if name is not None and status:
                 self._lost.append(name)
@@ -155,8 +155,6 @@ def main() -> None:
     gc.disable()
     os.chdir("/")
     home = pids.make_home(mark)
-    try:
-        Keeper(socket.socket(fileno=int(fd)), home).run()
-    finally:
-        if home is not None:
-            pids.remove(home)
+    if home is not None:
+        pids.join(pids.of(home, os.getpid()), pids.ALL_MAX)
+    Keeper(socket.socket(fileno=int(fd)), home).run()

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rota.executors.wards import ward
+from rota.executors.wards import pids, ward
 from rota.executors.wards.leftovers import MARK, kill_marked
 
 if TYPE_CHECKING:
@@ -260,6 +260,8 @@ class Keepers:
             self.keeper.close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.keeper.process.wait(), CLOSE_S)
+            for home in pids.homes(self.marks[MARK]):
+                pids.remove(home)
 
 
 async def _piped(

@@ -1,9 +1,10 @@
 """The ceiling on a command's processes that the kernel keeps, where there is one to be had.
 
 A look at a command's processes now and then can be outrun by one that forks fast. Where a cgroup
-with a limit on pids can be made, each ward and its command are in one; and who is not root has
-RLIMIT_NPROC, which counts everything of a user and so only keeps the worst away. Only the standard
-library is imported.
+with a limit on pids can be made, the keeper and all commands are in one, which keeps the worst
+away; a command whose limit was asked for has one of its own. (Not all of them: to move a process
+holds up every fork of the machine for some milliseconds.) Who is not root has RLIMIT_NPROC, which
+counts everything of a user. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ALL_MAX = 16_384
+"""So many processes and threads may all commands of a server have, where the kernel counts."""
 MARGIN = 1000
 """So many more than there are may others of the user start, before RLIMIT_NPROC stops a command."""
 
@@ -57,21 +60,16 @@ def home_in(folder: str, mark: str) -> str:
     return f"{folder}/rota-{mark}"
 
 
-def join(home: str) -> str | None:
-    """Be in a cgroup of one's own; give it, None if it cannot be."""
-    folder = of_ward(home, os.getpid())
+def join(folder: str, most: int) -> bool:
+    """Be in a cgroup with at most so many processes and threads; False if it cannot be."""
     try:
         os.mkdir(folder)  # noqa: PTH102 - starts fast
+        _write(f"{folder}/pids.max", str(most))
         _write(f"{folder}/cgroup.procs", "0")
     except OSError:
         remove(folder)
-        return None
-    return folder
-
-
-def limit(folder: str, most: int) -> None:
-    """Let a cgroup have `most` processes and threads, besides the ward that is in it."""
-    _write(f"{folder}/pids.max", str(most + 1))
+        return False
+    return True
 
 
 def was_hit(folder: str) -> bool:
@@ -79,7 +77,8 @@ def was_hit(folder: str) -> bool:
     return "max 0" not in (_text(f"{folder}/pids.events") or "max 0")
 
 
-def of_ward(home: str, pid: int) -> str:
+def of(home: str, pid: int) -> str:
+    """Name the cgroup of a ward, or of a keeper and all who have none of their own."""
     return f"{home}/{pid}"
 
 

@@ -77,8 +77,6 @@ class Ward:
         os.setsid()
         tree.become_subreaper()
         self._woken = wake_on_children()
-        if self._home is not None:
-            self._cgroup = pids.join(self._home)
         with self._door:
             said, fds, _, _ = socket.recv_fds(self._door, 1, 3)
         if not said:
@@ -91,8 +89,9 @@ class Ward:
         self._grace_s = spec["graceMs"] / 1000
         self._memory: int = spec["memory"]
         self._processes: int = spec["processes"]
-        if self._cgroup is not None and self._processes:
-            pids.limit(self._cgroup, self._processes)
+        if self._home is not None and spec["isStrict"]:
+            folder = pids.of(self._home, self._me)
+            self._cgroup = folder if pids.join(folder, self._processes + 1) else None
         problem = self._start(spec)
         os.close(self._out)
         os.close(self._err)
