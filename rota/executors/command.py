@@ -260,8 +260,8 @@ def ended(end: dict[str, Any], said: Said, *, is_late: bool) -> Outcome | None:
     if "problem" in end:
         outcome = not_started(end["problem"])
         return outcome._replace(code="command_not_found") if end["isMissing"] else outcome
-    code: int | None = end["code"]
-    number = -code if code is not None and code < 0 else 0
+    code: int = end["code"]
+    number = max(0, -code)
     why = "time_limit" if is_late else "output_limit" if said.is_too_much else end["why"]
     why = why or SIGNALS.get(number, "")
     if not why and code == 0:

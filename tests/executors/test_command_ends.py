@@ -147,6 +147,21 @@ def test_a_command_that_lost_its_ward_and_its_keeper_is_found_by_its_marks(tmp_p
     asyncio.run(story())
 
 
+def test_a_ward_that_is_done_takes_another_command(tmp_path: Path) -> None:
+    async def story() -> None:
+        shell = Shell(tmp_path, python("import os; print([os.getppid()])"))
+        wards = [(await shell.run()).result[0] for _ in range(5)]
+        assert len(set(wards)) < 5
+        ward = psutil.Process(wards[-1])
+        ward.kill()
+        while not has_ended(ward):
+            await asyncio.sleep(0.01)
+        assert (await shell.run()).ok, "one that was killed meanwhile is replaced"
+        await shell.executor.close()
+
+    asyncio.run(story())
+
+
 def test_several_that_come_at_once_share_one_keeper(tmp_path: Path) -> None:
     async def story() -> None:
         shell = Shell(tmp_path, ("echo", "[{{n}}]"))

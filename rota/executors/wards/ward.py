@@ -1,14 +1,15 @@
-"""Keeps one command, and whatever it starts, to the end of the last of them.
+"""Keeps commands, one after the other, and whatever one starts to the end of the last of them.
 
 A ward is a subreaper: whoever escapes from the command by forking twice becomes its child, so it
 finds and kills all of them. It is told over a socket what to run, then to end it; if the server at
-the other end is gone, it kills at once. It says how the command ended when nobody is left, and
-ends. Only the standard library is imported.
+the other end is gone, it kills at once. It says how the command ended when nobody is left, and is
+ready for another. Only the standard library is imported.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -57,16 +58,34 @@ def empty(fd: int) -> None:
             pass
 
 
+def serve(door: socket.socket, home: str | None) -> None:
+    """Keep the commands that come through a door, with cgroups of their own in `home`."""
+    gc.enable()
+    os.setsid()
+    tree.become_subreaper()
+    woken = wake_on_children()
+    while True:
+        said, fds, _, _ = socket.recv_fds(door, 1, 3)
+        if not said:
+            return
+        ward = Ward(fds, home, woken)
+        ward.run()
+        if ward.cgroup is not None:
+            return  # to leave that would take as long as to end
+        door.sendall(b".")
+
+
 class Ward:
     """Keeps one command."""
 
-    def __init__(self, door: socket.socket, home: str | None) -> None:
-        """Come for a command to `door`, in a cgroup in `home` if there is one."""
-        self._door = door
+    def __init__(self, fds: list[int], home: str | None, woken: int) -> None:
+        """Keep a command with these outputs and this line; `woken` says when a child has ended."""
+        self.cgroup: str | None = None
+        self._out, self._err, line = fds
+        self._line = socket.socket(fileno=line)
         self._home = home
+        self._woken = woken
         self._me = os.getpid()
-        self._cgroup: str | None = None
-        self._status: int | None = None
         self._why = ""
         self._cpu_s = 0.0
         self._kill_at: float | None = None
@@ -74,33 +93,19 @@ class Ward:
 
     def run(self) -> None:
         """Keep the command until nobody of it is left, then tell how it ended."""
-        os.setsid()
-        tree.become_subreaper()
-        self._woken = wake_on_children()
-        with self._door:
-            said, fds, _, _ = socket.recv_fds(self._door, 1, 3)
-        if not said:
-            return
-        self._out, self._err, line = fds
-        self._line = socket.socket(fileno=line)
-        spec = self._read_spec()
-        if spec is None:
-            return
-        self._grace_s = spec["graceMs"] / 1000
-        self._memory: int = spec["memory"]
-        self._processes: int = spec["processes"]
-        if self._home is not None and spec["isStrict"]:
-            folder = pids.of(self._home, self._me)
-            self._cgroup = folder if pids.join(folder, self._processes + 1) else None
-        problem = self._start(spec)
-        os.close(self._out)
-        os.close(self._err)
-        if problem is not None:
-            self._tell(problem)
-            return
-        self._wait()
-        self._clear()
-        self._tell(self._end(spec["rlimits"].get("RLIMIT_CPU")))
+        with self._line:
+            try:
+                spec = self._read_spec()
+                problem = self._start(spec) if spec is not None else None
+            finally:
+                os.close(self._out)
+                os.close(self._err)
+            if spec is None:
+                return
+            if problem is None:
+                self._wait()
+                self._clear()
+            self._tell(problem or self._end(spec["rlimits"].get("RLIMIT_CPU")))
 
     def _read_spec(self) -> dict[str, Any] | None:
         """Read what to run, a line of JSON; None if the server is gone before that."""
@@ -109,6 +114,12 @@ class Ward:
         if not said.endswith(b"\n"):
             return None
         spec: dict[str, Any] = json.loads(said)
+        self._grace_s = spec["graceMs"] / 1000
+        self._memory: int = spec["memory"]
+        self._processes: int = spec["processes"]
+        if self._home is not None and spec["isStrict"]:
+            folder = pids.of(self._home, self._me)
+            self.cgroup = folder if pids.join(folder, self._processes + 1) else None
         return spec
 
     def _tell(self, what: dict[str, Any]) -> None:
@@ -196,18 +207,18 @@ class Ward:
     def _look(self) -> float:
         """Look whether a limit is passed; give how long none can be from now."""
         pauses = [LOOK_S_MAX]
-        there = tree.below(self._me) if self._memory or self._cgroup is None else {}
+        there = tree.below(self._me) if self._memory or self.cgroup is None else {}
         if self._memory:
             left = self._memory - tree.resident_bytes(there, self._memory)
             pauses.append(left / BYTES_PER_S)
             if left < 0:
                 self._why = MEMORY
-        if self._cgroup is None and self._processes:
+        if self.cgroup is None and self._processes:
             threads = sum(member.threads for member in there.values())
             pauses.append((self._processes - threads) / FORKS_PER_S)
             if threads > self._processes:
                 self._why = PROCESSES
-        elif self._cgroup is not None and pids.was_hit(self._cgroup):
+        elif self.cgroup is not None and pids.was_hit(self.cgroup):
             self._why = PROCESSES
         self._is_over = bool(self._why)
         return max(LOOK_S_MIN, min(pauses))
@@ -223,7 +234,7 @@ class Ward:
             if not pid:
                 return True
             if pid == self._process.pid:
-                self._status = status
+                self._process.returncode = os.waitstatus_to_exitcode(status)
                 self._cpu_s = used.ru_utime + used.ru_stime
                 self._is_over = self._kill_at is None or self._is_over
 
@@ -238,9 +249,8 @@ class Ward:
             pause = min(pause * 1.5, SWEEP_S_MAX)
 
     def _end(self, cpu_s_max: int | None) -> dict[str, Any]:
-        code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
-        why = self._why
-        if not why and self._cgroup is not None and pids.was_hit(self._cgroup):
+        code, why = self._process.returncode, self._why
+        if not why and self.cgroup is not None and pids.was_hit(self.cgroup):
             why = PROCESSES
         if not why and code == -signal.SIGKILL and cpu_s_max and self._cpu_s >= cpu_s_max:
             why = CPU  # it did not care for SIGXCPU
