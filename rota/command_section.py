@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from rota.sections import LIMIT_MAX, Section
 
 DAY_MS = 24 * 3600 * 1000
-ONLY_FOR_COMMANDS = ("argv", "cwd", "env", "result_file", "time_limit_ms", "sandbox", "grace_ms")
 
 
 class CommandSettings(Section):
@@ -25,28 +25,47 @@ class CommandSettings(Section):
     cpu_seconds_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = None
     memory_mb_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = None
     file_mb_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = None
-    processes_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = 256
+    processes_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = 1024
     output_bytes_max: Annotated[int, Field(ge=1, le=1 << 40)] = 10 << 20
 
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        _check_kind(self)
+        return self
 
-def check_kind(settings: Any, kind: str) -> None:
+
+def not_for(kind: str) -> set[str]:
+    """Name the settings, as in a file, that an executor of a kind does not have."""
+    if kind == "command":
+        return {"url", "headers"}
+    return set(map(to_camel, CommandSettings.model_fields))
+
+
+def _check_kind(settings: Any) -> None:
     """Refuse what does not go with the kind of an executor. Raises ValueError."""
-    said = settings.model_fields_set
-    if kind != "command":
-        if not settings.url:
-            msg = "url is missing: where is it called?"
-            raise ValueError(msg)
-        for name in ONLY_FOR_COMMANDS:
-            if name in said:
-                msg = f"{name}: only an executor of kind 'command' has that"
-                raise ValueError(msg)
+    if settings.kind == "command":
+        _check_command(settings)
         return
-    if not settings.argv or not settings.argv[0]:
-        msg = "argv is missing: the program and its arguments"
+    if not settings.url:
+        msg = "url is missing: where is it called?"
         raise ValueError(msg)
-    if "{{" in settings.argv[0]:
-        msg = "argv: which program is run is not for a task to say"
+    for name in sorted(settings.model_fields_set & CommandSettings.model_fields.keys()):
+        msg = f"{to_camel(name)}: only an executor of kind 'command' has that"
         raise ValueError(msg)
-    if settings.url or settings.headers:
-        msg = "url and headers: a command has none"
-        raise ValueError(msg)
+
+
+def _check_command(settings: Any) -> None:
+    program = "".join(settings.argv[:1])
+    texts = [*settings.argv, *settings.env, *settings.env.values()]
+    problems = {
+        "argv is missing: the program and its arguments": not program,
+        "argv: which program is run is not for a task to say": "{{" in program,
+        "url and headers: a command has none": settings.url or settings.headers,
+        "argv and env: no NUL can be in them": any("\0" in text for text in texts),
+        "env: a name is missing, or has = in it": any(not k or "=" in k for k in settings.env),
+        "cwd: say it from the root on": settings.cwd is not None and settings.cwd[:1] != "/",
+        "resultFile: a name, not a path": "/" in (settings.result_file or ""),
+    }
+    for msg, is_so in problems.items():
+        if is_so:
+            raise ValueError(msg)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rota.command_section import CommandSettings, check_kind
+from rota.command_section import CommandSettings
 from rota.domain.commands import Limits
 from rota.domain.derived import circle_of
 from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
@@ -143,11 +143,6 @@ class ExecutorSettings(CommandSettings):
     kind: Literal["http", "tab", "chat", "command"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> ExecutorSettings:
-        check_kind(self, self.kind)
-        return self
 
 
 class TypeSettings(Section):

@@ -17,8 +17,8 @@ from rota.actors.system import Shard
 from rota.errors import RotaError
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.callback import CallbackSender
-from rota.executors.leftovers import kill_leftovers
 from rota.executors.runner import AsyncRunner, build_executors
+from rota.executors.wards.leftovers import kill_leftovers
 from rota.http.bridge import Bridge
 from rota.http.callbacks import HttpCourier
 from rota.http.namespaces import HEADER

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from rota.command_section import not_for
+
 if TYPE_CHECKING:
     from rota.config import Settings
 
@@ -27,10 +29,13 @@ def shown(settings: Settings) -> dict[str, Any]:
         for name, own in settings.namespaces.items()
     }
     values["webhooks"]["secret"] = SET if settings.webhooks.secrets else ""
-    for executor in values["executors"].values():
+    for name, executor in values["executors"].items():
         executor["headers"] = _named(executor["headers"])
         executor["env"] = _named(executor["env"])
         executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
+        kind = executor.pop("kind")
+        own = {key: value for key, value in executor.items() if key not in not_for(kind)}
+        values["executors"][name] = {"kind": kind, **own}
     return values
 
 

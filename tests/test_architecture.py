@@ -25,8 +25,8 @@ HOMES = {
     "lmdb": {"eventlog/lmdb_environment.py", "eventlog/lmdb_store.py"},
     "cronsim": {"calendars.py"},
     "zoneinfo": {"calendars.py"},
-    "time": {"clock.py", "executors/keeper.py"},
-    "psutil": {"executors/leftovers.py"},
+    "time": {"clock.py", "executors/wards/ward.py"},
+    "psutil": {"executors/wards/leftovers.py"},
 }
 """Libraries that one module alone, or two that are one thing, may import."""
 

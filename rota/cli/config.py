@@ -42,6 +42,21 @@ PLAIN_SECTIONS = (
     "agent",
 )
 EXECUTOR_EXAMPLE = {"kind": "tab", "url": "http://127.0.0.1:9868"}
+COMMAND_EXAMPLE: dict[str, Any] = {
+    "kind": "command",
+    "argv": ["convert", "--", "{{file}}", "out.png"],
+    "cwd": "/srv/pictures",
+    "env": {"LANG": "de_DE.UTF-8"},
+    "sandbox": "bubblewrap",
+    "resultFile": "result.json",
+    "graceMs": 5000,
+    "timeLimitMs": 60000,
+    "cpuSecondsMax": 30,
+    "memoryMbMax": 500,
+    "fileMbMax": 100,
+    "processesMax": 1024,
+    "outputBytesMax": 10485760,
+}
 TYPE_EXAMPLE: dict[str, Any] = {
     "executor": "pull",
     "timeoutMs": 30000,
@@ -153,15 +168,20 @@ def as_toml(values: dict[str, Any]) -> str:
     for section, example, known in tables:
         if values[section]:
             family = tomlkit.table(is_super_table=True)
-            for at, (name, settings) in enumerate(values[section].items()):
-                family.add(name, _table(section, settings, known, explain=at == 0))
+            explained = set()
+            for name, settings in values[section].items():
+                kind = settings.get("kind") == "command"
+                family.add(name, _table(section, settings, known, explain=kind not in explained))
+                explained.add(kind)
             _add(file, section, family, SECTIONS[section])
         else:
             file.add(comment(SECTIONS[section]))
-            shape = {section: {"NAME": _table(section, example, example)}}
-            for line in tomlkit.dumps(shape).rstrip().splitlines():
-                file.add(comment(line.removeprefix("# ")))
-            file.add(nl())
+            examples = (example, COMMAND_EXAMPLE) if section == "executors" else (example,)
+            for each in examples:
+                shape = {section: {"NAME": _table(section, each, each)}}
+                for line in tomlkit.dumps(shape).rstrip().splitlines():
+                    file.add(comment(line.removeprefix("# ")))
+                file.add(nl())
     for section in PLAIN_SECTIONS[3:]:
         _add_section(file, section, values[section], defaults[section])
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", tomlkit.dumps(file)).rstrip()
@@ -202,7 +222,7 @@ def _table(
             said = f"{name}: {_named(value)}" if name in HIDDEN else f"{name}: not set"
             table.add(comment("; ".join(filter(None, (said, meaning)))))
             continue
-        is_usual = value == default or default is None or name in EXECUTOR_EXAMPLE
+        is_usual = value == default or default is None or name in {*EXECUTOR_EXAMPLE, "argv"}
         if not is_usual and not isinstance(value, dict):
             usual = f"default: {_value(default).as_string()}"
             meaning = "; ".join(filter(None, (usual, meaning)))

@@ -17,9 +17,9 @@ from rota.executors.builtin import BuiltinExecutor
 from rota.executors.chat import ChatExecutor
 from rota.executors.command import CommandExecutor
 from rota.executors.http import HttpExecutor
-from rota.executors.leftovers import FOLDER, marks_of
 from rota.executors.tab import TabExecutor
-from rota.executors.wards import Keepers
+from rota.executors.wards.keepers import Keepers
+from rota.executors.wards.leftovers import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def build_executors(
 
     def made(each: ExecutorSettings) -> Executor:
         if each.kind == "command":
-            return CommandExecutor(each, keepers, folder / FOLDER)
+            return CommandExecutor(each, keepers, folder)
         return KINDS[each.kind](each.url, {**(more or {}), **each.headers})
 
     return {name: made(each) for name, each in settings.executors.items()}

@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from support.commands import STUBBORN, python
 from support.server_process import ServerProcess
 
 from rota.client import SyncRotaClient
-from rota.executors.leftovers import MARK, marked, marks_of
+from rota.executors.wards.leftovers import has_ended, marked, marks_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import psutil
-
 PATIENCE_S = 60
+ADD = 'echo adding; echo "{\\"sum\\": $(($1 + $2))}"'
+HANG = "import signal, os, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork()\ntime.sleep(600)"
 CONFIG = {
+    "server": {"graceS": 1},
     "executors": {
-        "add": {
-            "kind": "command",
-            "argv": [
-                "sh",
-                "-c",
-                'echo adding; echo "{\\"sum\\": $(($1 + $2))}"',
-                "sh",
-                "{{x}}",
-                "{{y}}",
-            ],
-        },
-        "hang": {
-            "kind": "command",
-            "argv": [
-                sys.executable,
-                "-c",
-                "import signal, os, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork()\ntime.sleep(600)",
-            ],
-            "graceMs": 200,
+        "add": {"kind": "command", "argv": ["sh", "-c", ADD, "sh", "{{x}}", "{{y}}"]},
+        "hang": {"kind": "command", "argv": [sys.executable, "-c", HANG], "graceMs": 200},
+        **{
+            name: {
+                "kind": "command",
+                "argv": list(python(code)),
+                "graceMs": 200,
+                "outputBytesMax": 1 << 40,
+            }
+            for name, code in STUBBORN.items()
         },
     },
-    "types": {"add": {"executor": "add"}, "hang": {"executor": "hang", "timeoutMs": 500_000}},
+    "types": {
+        name: {"executor": name, "timeoutMs": 500_000} for name in ("add", "hang", *STUBBORN)
+    },
 }
 
 
 def commands_of(server: ServerProcess) -> list[psutil.Process]:
-    found = marked(marks_of(server.data_dir)[MARK])
-    return [each for each in found if "keeper.py" not in " ".join(each.cmdline())]
+    """Give whatever runs of the server's commands, without keeper and wards."""
+    found = []
+    for each in marked(marks_of(server.data_dir)):
+        with contextlib.suppress(psutil.Error):
+            if each.cmdline() and "wards.keeper" not in " ".join(each.cmdline()):
+                found.append(each)
+    return found
 
 
 def until(server: ServerProcess, count: int) -> None:
@@ -68,7 +70,11 @@ def test_a_command_gives_its_result_and_its_log(tmp_path: Path) -> None:
         assert ended["state"] == "succeeded"
         assert ended["result"] == {"sum": 5}
         bad = rota.wait(rota.submit("add", "me", params={"x": 2})["taskId"], PATIENCE_S)
-        assert bad["error"]["code"] == "bad_params" if isinstance(bad.get("error"), dict) else bad
+        assert bad["state"] == "failed"
+        assert bad["error"]["code"] == "bad_params"
+        assert bad["error"]["message"] == "params.y is missing: the command needs it"
+        lines = [entry["message"] for entry in rota.logs(task)["lines"]]
+        assert lines == ["adding", '{"sum": 5}']
 
 
 def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None:
@@ -80,6 +86,29 @@ def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None
         until(server, 2)
         rota.cancel(task)
         until(server, 0)
+
+
+def test_a_force_stop_leaves_no_process_alive(tmp_path: Path) -> None:
+    """Of one that ignores TERM, one that forks, one that gets away, one that fills its output."""
+    with (
+        ServerProcess(tmp_path / "data", config=CONFIG) as server,
+        SyncRotaClient(server.url) as rota,
+    ):
+        runs = {}
+        for name in STUBBORN:
+            task = rota.add_to_project(name, name)["taskId"]
+            runs[name] = rota.run_project(name, "loop")["runId"]
+            end = time.monotonic() + PATIENCE_S
+            while not rota.logs(task)["lines"]:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        there = psutil.Process(server.pid).children(recursive=True)
+        commands = [each for each in there if "wards.keeper" not in " ".join(each.cmdline())]
+        assert len(commands) >= 1 + 4 + 2 + 1
+        for name, run in runs.items():
+            answer = rota.force_stop_project(name)
+            assert answer == {"success": True, "killedRuns": [run], "stillRunning": []}
+        assert all(map(has_ended, commands))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

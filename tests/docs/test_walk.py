@@ -14,7 +14,8 @@ import grimp
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 SMALL = {
-    "calendars", "clock", "durations", "environment", "errors", "ids", "presets", "sections", "setting_names",
+    "calendars", "clock", "command_section", "durations", "environment", "errors", "ids", "presets", "sections",
+    "setting_names",
     "shown_settings", "wording", "__main__",
 }  # fmt: skip
 """Single modules that are not drawn: whoever needs one uses it."""

@@ -1,96 +1,24 @@
-"""Commands: what they give, what they may use, and that nothing of them is left."""
+"""Commands: what they are given, what they give, and what they may use."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
+from support.commands import PYTHON, python, ran
 
 from rota.config import ExecutorSettings
 from rota.errors import ConfigError
-from rota.executors import wards
-from rota.executors.command import CommandExecutor, filled_in
-from rota.executors.leftovers import FOLDER, MARK, kill_leftovers, marked, marks_of
-from rota.executors.port import Attempt, Note
-from rota.executors.wards import Keepers
+from rota.executors import command
+from rota.executors.command import filled_in, sandbox, sandbox_problem
+from rota.executors.wards import keepers, pids, tree
+from rota.executors.wards.leftovers import FOLDER, MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rota.domain.commands import Outcome
-
-PATIENCE_S = 60
-PYTHON = sys.executable
-IGNORES_TERM = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(600)"
-FORKS = "import os, time\nos.fork()\nos.fork()\nprint('up', flush=True)\ntime.sleep(600)"
-ESCAPES = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.execve("/bin/sleep", ["sleep", "600"], {})
-    os._exit(0)
-os.wait()
-print('up', flush=True)
-time.sleep(600)
-"""
-FLOODS = "import time\nprint('up', flush=True)\nwhile True: print('x' * 1000)"
-STUBBORN = {"ignores": IGNORES_TERM, "forks": FORKS, "escapes": ESCAPES, "floods": FLOODS}
-
-
-class Shell:
-    """An executor with its keeper, and what it told."""
-
-    def __init__(self, folder: Path, argv: tuple[str, ...], **more: Any) -> None:
-        settings = ExecutorSettings(kind="command", argv=argv, **more)
-        self.folder = folder
-        self.keepers = Keepers(marks_of(folder))
-        self.executor = CommandExecutor(settings, self.keepers, folder / FOLDER)
-        self.notes: list[Note] = []
-        self.is_up = asyncio.Event()
-
-    def tell(self, note: Note) -> None:
-        self.notes.append(note)
-        if "up" in note.lines:
-            self.is_up.set()
-
-    async def run(self, **params: Any) -> Outcome:
-        attempt = Attempt("tsk_1", "agent", 1, 7, "cmd", "cmd", params)
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.executor.run(attempt, self.tell)
-
-    @property
-    def lines(self) -> list[str]:
-        return [line for note in self.notes for line in note.lines]
-
-    def alive(self) -> list[psutil.Process]:
-        """Give whoever is below the keeper, and not a ward."""
-        keeper = self.keepers._process
-        if keeper is None or not psutil.pid_exists(keeper.pid):
-            return []
-        below = psutil.Process(keeper.pid).children(recursive=True)
-        return [each for each in below if each.status() != psutil.STATUS_ZOMBIE]
-
-
-async def ran(folder: Path, *argv: str, params: dict[str, Any] | None = None, **more: Any) -> Any:
-    """Run a command to its end; give the outcome and the lines that it printed."""
-    shell = Shell(folder, argv, **more)
-    try:
-        outcome = await shell.run(**(params or {}))
-        assert not shell.alive()
-    finally:
-        await shell.executor.close()
-    return outcome, shell
-
-
-def python(code: str) -> tuple[str, ...]:
-    return (PYTHON, "-I", "-S", "-c", code)
 
 
 def test_what_it_prints_is_the_log_and_its_last_json_the_result(tmp_path: Path) -> None:
@@ -103,26 +31,52 @@ def test_what_it_prints_is_the_log_and_its_last_json_the_result(tmp_path: Path) 
     assert not list((tmp_path / FOLDER).iterdir()), "its folder goes with it"
 
 
+def test_a_folder_full_of_files_goes_with_it(tmp_path: Path) -> None:
+    code = "import os\nfor n in range(1100):\n  os.mkdir('d'); os.chdir('d')\nprint('[1]')"
+    outcome, _ = asyncio.run(ran(tmp_path, *python(code)))
+    assert outcome.result == [1]
+    assert not list((tmp_path / FOLDER).iterdir()), "however deep it is"
+
+
 def test_progress_is_told_by_lines_of_its_own(tmp_path: Path) -> None:
-    code = "print('::progress 40'); print('::progress {\"page\": 2}'); print('::progress half')"
+    code = "print('::progress 40'); print('::progress {\"page\": 2}')"
     _, shell = asyncio.run(ran(tmp_path, *python(code)))
-    assert [note.progress for note in shell.notes] == [40, {"page": 2}, "half"]
+    assert [note.progress for note in shell.notes] == [{"page": 2}], "the last of a moment counts"
     assert not shell.lines
+    _, shell = asyncio.run(ran(tmp_path, "echo", "::progress half way"))
+    assert [note.progress for note in shell.notes] == ["half way"]
 
 
 def test_params_are_single_arguments_whatever_they_say(tmp_path: Path) -> None:
     code = "import sys, json; print(json.dumps(sys.argv[1:]))"
-    argv = (*python(code), "{{url}}", "--n={{deep.n}}", "{{all}}", "plain")
-    params = {"url": "; rm -rf / $(x) '\"", "deep": {"n": 3}, "all": [1, True]}
+    argv = (*python(code), "{{url}}", "--n={{deep.n}}", "{{all}}", "plain", "{{dash}}")
+    params = {"url": "; rm -rf / $(x) '\"", "deep": {"n": 3}, "all": [1, True], "dash": "--help"}
     outcome, _ = asyncio.run(ran(tmp_path, *argv, params=params))
-    assert outcome.result == ["; rm -rf / $(x) '\"", "--n=3", "[1,true]", "plain"]
+    assert outcome.result == ["; rm -rf / $(x) '\"", "--n=3", "[1,true]", "plain", "--help"]
 
 
-@pytest.mark.parametrize("params", [{}, {"x": None}, {"x": "a\0b"}, {"x": "y" * 200_000}])
-def test_bad_params_start_nothing(tmp_path: Path, params: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({}, "params.x is missing"),
+        ({"x": None}, "params.x is missing"),
+        ({"x": "a\0b"}, "NUL"),
+        ({"x": "y" * 200_000}, "longer than 131072 bytes"),
+        ({"x": ["y" * 50_000] * 3}, "longer than 131072 bytes"),
+    ],
+)
+def test_bad_params_start_nothing(tmp_path: Path, params: dict[str, Any], words: str) -> None:
     outcome, shell = asyncio.run(ran(tmp_path, "echo", "{{x}}", params=params))
     assert outcome.code == "bad_params"
-    assert shell.keepers._process is None
+    assert words in outcome.error
+    assert shell.keepers.keeper is None
+
+
+def test_arguments_as_long_as_they_may_be_arrive(tmp_path: Path) -> None:
+    code = "import sys; print([len(sys.argv[1])])"
+    value = "\x01" * 130_000  # each takes six bytes on its way
+    outcome, _ = asyncio.run(ran(tmp_path, *python(code), "{{x}}", params={"x": value}))
+    assert outcome.result == [130_000]
 
 
 def test_a_placeholder_is_filled_in_once() -> None:
@@ -138,25 +92,38 @@ def test_its_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert env["ROTA_TASK_ID"] == "tsk_1"
     assert env["ROTA_TOKEN"] == "7"
     assert env["HOME"].startswith(str(tmp_path))
-    known = {
-        "PATH",
-        "LANG",
-        "HOME",
-        "TMPDIR",
-        "MINE",
-        "ROTA_TASK_ID",
-        "ROTA_AGENT_ID",
-        "ROTA_ATTEMPT",
-    }
-    assert set(env) - known <= {"ROTA_TOKEN", MARK, "LC_CTYPE"}
+    ours = {"ROTA_TASK_ID", "ROTA_AGENT_ID", "ROTA_ATTEMPT", "ROTA_TOKEN", MARK}
+    assert set(env) - ours <= {"PATH", "LANG", "HOME", "TMPDIR", "MINE", "LC_CTYPE"}
 
 
-def test_it_inherits_three_descriptors_and_a_session_of_its_own(tmp_path: Path) -> None:
-    code = "import os, json; print(json.dumps([sorted(map(int, os.listdir('/proc/self/fd'))), os.getpid() == os.getsid(0)]))"
+def test_it_has_three_descriptors_a_session_of_its_own_and_hears_signals(tmp_path: Path) -> None:
+    code = """
+import os, json, signal
+is_open = []
+for fd in range(1000):
+    try:
+        os.fstat(fd)
+        is_open.append(fd)
+    except OSError:
+        pass
+heard = [signal.getsignal(n) == signal.SIG_DFL for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)]
+print(json.dumps([is_open, os.getpid() == os.getsid(0) == os.getpgrp(), heard]))
+"""
     outcome, _ = asyncio.run(ran(tmp_path, *python(code)))
-    fds, leads = outcome.result
-    assert set(fds) <= {0, 1, 2, 3}  # the last is the look itself
-    assert leads
+    assert outcome.result == [[0, 1, 2], True, [True] * 3]
+
+
+FORKS_20 = """
+import os, time
+for _ in range(20):
+    if os.fork() == 0: time.sleep(600)
+time.sleep(600)
+"""
+THREADS_20 = """
+import threading, time
+for _ in range(20): threading.Thread(target=time.sleep, args=(600,)).start()
+time.sleep(600)
+"""
 
 
 @pytest.mark.parametrize(
@@ -167,17 +134,19 @@ def test_it_inherits_three_descriptors_and_a_session_of_its_own(tmp_path: Path) 
         ("import time; time.sleep(600)", {"timeLimitMs": 200}, "time_limit", {"signal": 15}),
         ("while True: pass", {"cpuSecondsMax": 1}, "cpu_limit", {"signal": 24}),
         (
+            "import signal; signal.signal(24, signal.SIG_IGN)\nwhile True: pass",
+            {"cpuSecondsMax": 1},
+            "cpu_limit",
+            {"signal": 9},
+        ),
+        (
             "x = bytearray(300 << 20)\nimport time; time.sleep(600)",
             {"memoryMbMax": 100},
             "memory_limit",
             {},
         ),
-        (
-            "import os, time\nfor _ in range(20):\n  if not os.fork(): time.sleep(600)\ntime.sleep(600)",
-            {"processesMax": 5},
-            "process_limit",
-            {},
-        ),
+        (FORKS_20, {"processesMax": 5}, "process_limit", {}),
+        (THREADS_20, {"processesMax": 5}, "process_limit", {}),
         ("while True: print('x' * 1000)", {"outputBytesMax": 100_000}, "output_limit", {}),
     ],
 )
@@ -186,21 +155,61 @@ def test_an_end_that_is_not_well_says_why(
 ) -> None:
     outcome, _ = asyncio.run(ran(tmp_path, *python(code), graceMs=500, **more))
     assert not outcome.ok
-    assert outcome.code == expected
+    assert outcome.code == expected, outcome
     assert details.items() <= outcome.details.items()
+    assert outcome.error.startswith("the command ")
+
+
+def test_processes_are_counted_by_looking_where_there_is_no_cgroup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = f"""import sys; sys.path.insert(0, {keepers.ROOT!r})
+from rota.executors.wards import keeper, pids
+pids.make_home = lambda mark: None
+keeper.main()"""
+    monkeypatch.setattr(keepers, "PROGRAM", program)
+    outcome, _ = asyncio.run(ran(tmp_path, *python(FORKS_20), processesMax=5))
+    assert outcome.code == "process_limit"
+
+
+def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+    code = """
+import os, time
+x = bytearray(60 << 20)
+children = []
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0: time.sleep(600)
+    children.append(pid)
+time.sleep(0.5)
+for pid in children: os.kill(pid, 9)
+print('[1]')
+"""
+    outcome, _ = asyncio.run(ran(tmp_path, *python(code), memoryMbMax=150))
+    assert outcome.ok, outcome
 
 
 def test_a_file_that_is_too_large_ends_it(tmp_path: Path) -> None:
-    outcome, _ = asyncio.run(
-        ran(tmp_path, "dd", "if=/dev/zero", "of=big", "bs=1M", "count=5", fileMbMax=1)
-    )
+    argv = ("dd", "if=/dev/zero", "of=big", "bs=1M", "count=5")
+    outcome, _ = asyncio.run(ran(tmp_path, *argv, fileMbMax=1))
     assert outcome.code == "file_size_limit"
 
 
-def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
-    outcome, _ = asyncio.run(ran(tmp_path, "no-such-program"))
-    assert outcome.code == "command_not_found"
-    assert "no-such-program" in outcome.error
+@pytest.mark.parametrize(
+    ("argv", "more", "code", "words"),
+    [
+        (("no-such-program",), {}, "command_not_found", "no-such-program"),
+        (("/etc/passwd",), {}, "command_not_found", "Permission denied: /etc/passwd"),
+        (("true",), {"cwd": "/no/such/folder"}, "command_not_started", "/no/such/folder"),
+        (("true",), {"env": {"BIG": "x" * 200_000}}, "command_not_started", "too long"),
+    ],
+)
+def test_what_cannot_be_started_says_why(
+    tmp_path: Path, argv: tuple[str, ...], more: dict[str, Any], code: str, words: str
+) -> None:
+    outcome, _ = asyncio.run(ran(tmp_path, *argv, **more))
+    assert outcome.code == code, outcome
+    assert words in outcome.error
 
 
 @pytest.mark.parametrize(
@@ -214,156 +223,88 @@ def test_the_result_may_be_a_file(tmp_path: Path, text: str, code: str) -> None:
     assert outcome.result == ({"a": 1} if not code else None)
 
 
-def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path) -> None:
-    link = "import os; os.symlink('/etc/passwd', 'out.json')"
-    outcome, _ = asyncio.run(ran(tmp_path, *python(link), resultFile="out.json"))
+def test_the_result_of_another_attempt_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text("[1]")
+    outcome, _ = asyncio.run(ran(tmp_path, "true", cwd=str(tmp_path), resultFile="out.json"))
     assert outcome.code == "bad_result"
-    missing, _ = asyncio.run(ran(tmp_path, "true", resultFile="out.json"))
-    assert missing.code == "bad_result"
 
 
-def test_odd_output_is_kept_as_text_and_within_bounds(tmp_path: Path) -> None:
-    code = "import sys; w = sys.stdout.buffer.write; w(b'\\xff\\x00a\\r\\n'); w(b'y' * 3000000); w(b'\\n' * 5000)"
-    outcome, shell = asyncio.run(ran(tmp_path, *python(code)))
-    assert outcome.ok
-    assert shell.lines[0] == "\ufffd\0a"
-    assert len(shell.lines) <= 1000
-    assert max(map(len, shell.lines)) == 2000
-
-
-def test_what_it_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> None:
-    code = "import os, time\nif os.fork() == 0: time.sleep(600)\nprint('[1]')"
-    outcome, _ = asyncio.run(ran(tmp_path, *python(code)))
-    assert outcome.result == [1]
-
-
-@pytest.mark.parametrize("name", STUBBORN)
-def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str) -> None:
-    async def story() -> None:
-        more = {"outputBytesMax": 1 << 40} if name == "floods" else {}
-        shell = Shell(tmp_path, python(STUBBORN[name]), graceMs=300, **more)
-        task = asyncio.create_task(shell.run())
-        async with asyncio.timeout(PATIENCE_S):
-            await shell.is_up.wait()
-            assert shell.alive()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert not shell.alive()
-        await shell.executor.close()
-
-    asyncio.run(story())
-
-
-def test_a_ward_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        shell = Shell(
-            tmp_path, python("import os, signal, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)")
-        )
-        outcome = await shell.run()
-        assert outcome.code == "command_lost"
-        assert not shell.alive()
-        assert (await shell.run()).code == "command_lost", "the keeper goes on"
-        await shell.executor.close()
-
-    asyncio.run(story())
-
-
-def test_a_keeper_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        shell = Shell(tmp_path, ("echo", "{}"))
-        assert (await shell.run()).ok
-        process = shell.keepers._process
-        assert process is not None
-        process.kill()
-        await process.wait()
-        assert (await shell.run()).ok
-        await shell.executor.close()
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("name", STUBBORN)
-def test_what_a_killed_server_left_is_killed_before_the_next_goes_on(
-    tmp_path: Path, name: str
-) -> None:
-    server = f"""
-import asyncio, sys
-sys.path[:0] = {sys.path!r}
-from pathlib import Path
-from rota.config import ExecutorSettings
-from rota.executors.command import CommandExecutor
-from rota.executors.leftovers import FOLDER, marks_of
-from rota.executors.port import Attempt
-from rota.executors.wards import Keepers
-
-def tell(note):
-    if "up" in note.lines:
-        print("up", flush=True)
-
-async def main():
-    folder = Path({str(tmp_path)!r})
-    settings = ExecutorSettings(kind="command", argv={python(STUBBORN[name])!r}, outputBytesMax=1 << 40)
-    executor = CommandExecutor(settings, Keepers(marks_of(folder)), folder / FOLDER)
-    await executor.run(Attempt("t", "a", 1, 1, "c", "c", {{}}), tell)
-
-asyncio.run(main())
-"""
-
-    async def story() -> None:
-        process = await asyncio.create_subprocess_exec(
-            PYTHON, "-c", server, stdout=asyncio.subprocess.PIPE
-        )
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
-            assert await process.stdout.readline() == b"up\n"
-        below = psutil.Process(process.pid).children(recursive=True)
-        assert len(below) >= 3  # the keeper, a ward, the command
-        process.kill()
-        await process.wait()
-        kill_leftovers(tmp_path)
-        _, left = psutil.wait_procs(below, 5)
-        assert not left
-
-    asyncio.run(story())
-
-
-def test_leftovers_with_the_mark_are_killed_even_when_nobody_keeps_them(tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir()
-    process = subprocess.Popen(["sleep", "600"], env=marks_of(tmp_path))
-    assert [each.pid for each in marked(marks_of(tmp_path)[MARK])] == [process.pid]
-    assert kill_leftovers(tmp_path) == 1
-    assert not psutil.pid_exists(process.pid)
-    process.wait(60)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.symlink('/etc/passwd', 'out.json')",
+        "os.mkfifo('out.json')",
+        "os.mkdir('out.json')",
+        "open('out.json', 'w').truncate(1 << 30)",
+        "pass",
+    ],
+)
+def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path, code: str) -> None:
+    argv = python(f"import os; {code}")
+    outcome, _ = asyncio.run(ran(tmp_path, *argv, resultFile="out.json"))
+    assert outcome.code == ("result_too_large" if "truncate" in code else "bad_result")
 
 
 def test_a_sandbox_has_no_network_and_only_its_folder_to_write(tmp_path: Path) -> None:
-    """Where there is no bwrap, asking for it is refused."""
-    if shutil.which("bwrap") is None:
-        with pytest.raises(ConfigError, match="bwrap"):
+    """Where it cannot work, asking for it is refused with the reason."""
+    problem = sandbox_problem()
+    if problem:
+        with pytest.raises(ConfigError) as refused:
             asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
+        assert problem in refused.value.message
         return
-    code = """
+    (tmp_path / "log").write_text("secret")
+    code = f"""
 import json, os, socket
-found = {}
+found = {{}}
 open("mine", "w").close()
-try:
-    open("/etc/rota-was-here", "w").close()
-    found["wrote"] = True
-except OSError as error:
-    found["wrote"] = error.strerror
+for name, path in (("etc", "/etc/rota-was-here"), ("data", "{tmp_path}/x"), ("tmp", "/tmp/x")):
+    try:
+        open(path, "w").close()
+        found[name] = True
+    except OSError as error:
+        found[name] = error.strerror
+found["log"] = os.path.exists("{tmp_path}/log")
 found["links"] = [n for _, n in socket.if_nameindex()]
+found["processes"] = len([n for n in os.listdir("/proc") if n.isdigit()])
 print(json.dumps(found))
 """
     outcome, _ = asyncio.run(ran(tmp_path, *python(code), sandbox="bubblewrap"))
-    assert outcome.result == {"wrote": "Read-only file system", "links": ["lo"]}, outcome
+    no = "Read-only file system"
+    seen = {"etc": no, "data": no, "tmp": no, "log": False, "links": ["lo"], "processes": 2}
+    assert outcome.result == seen, outcome
+
+
+def test_the_data_folder_is_hidden_in_a_sandbox_wherever_the_command_works() -> None:
+    inside = sandbox("/data/commands/1", "/data")
+    assert inside.index("--tmpfs") < inside.index("--bind")
+    around = sandbox("/", "/data")
+    assert around.index("--tmpfs") > around.index("--bind")
+    for argv in (inside, around):
+        assert argv[0] == "bwrap"
+        assert "--unshare-all" in argv
+        assert argv[argv.index("--ro-bind") :][:3] == ["--ro-bind", "/", "/"]
+        assert argv[-1] == "--"
 
 
 def test_a_sandbox_without_its_program_is_refused_by_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="no program 'bwrap'"):
+    monkeypatch.setattr(command, "BWRAP", "no-such-bwrap")
+    with pytest.raises(ConfigError, match="does not work here: there is no program 'bwrap'"):
+        asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
+
+
+def test_a_sandbox_that_fails_is_refused_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(command, "BWRAP", str(fake))
+    with pytest.raises(ConfigError, match="No permissions to create a new namespace"):
         asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
 
 
@@ -373,8 +314,13 @@ def test_a_sandbox_without_its_program_is_refused_by_a_sentence(
         ({"kind": "command"}, "argv is missing"),
         ({"kind": "command", "argv": ["{{x}}"]}, "not for a task to say"),
         ({"kind": "command", "argv": ["a"], "url": "http://127.0.0.1:1"}, "a command has none"),
+        ({"kind": "command", "argv": ["a", "b\0"]}, "NUL"),
+        ({"kind": "command", "argv": ["a"], "env": {"A=B": "c"}}, "has = in it"),
+        ({"kind": "command", "argv": ["a"], "resultFile": "../x"}, "a name, not a path"),
+        ({"kind": "command", "argv": ["a"], "cwd": "here"}, "from the root"),
         ({"kind": "http"}, "url is missing"),
         ({"kind": "http", "url": "http://127.0.0.1:1", "argv": ["a"]}, "only an executor of kind"),
+        ({"kind": "http", "url": "http://127.0.0.1:1", "memoryMbMax": 1}, "only an executor of"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -383,7 +329,40 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], 
 
 
 def test_the_keeper_needs_nothing_of_rota() -> None:
-    text = wards.KEEPER.read_text()
-    assert "from rota" not in text
-    assert "import rota" not in text
-    assert os.access(wards.KEEPER, os.R_OK)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import rota.executors.wards.keeper; print(*sys.modules)"
+    argv = [PYTHON, "-I", "-S", "-c", code, keepers.ROOT]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.split(".")[0] == "rota"}
+    names = {f"rota.executors.wards.{name}" for name in ("keeper", "ward", "tree", "pids")}
+    assert ours == {"rota", "rota.executors", "rota.executors.wards", *names}
+
+
+def test_cgroups_are_made_in_our_own_or_beside_it() -> None:
+    old = "9:name=systemd:/\n8:cpu,pids:/box/a\n0::/\n"
+    mounts = (
+        "39 31 0:36 / /cg/pids rw - cgroup cgroup rw,cpu,pids\n30 1 0:1 / / rw - ext4 /dev/x rw\n"
+    )
+    assert list(pids._folders(old, mounts)) == ["/cg/pids/box/a", "/cg/pids/box"]
+    new = "0::/system.slice/rota.service/server\n"
+    unified = "39 31 0:36 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    found = list(pids._folders(new, unified))
+    assert found[1] == "/sys/fs/cgroup/system.slice/rota.service"
+    inside = "39 31 0:36 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    assert list(pids._folders("0::/box\n", inside)) == ["/sys/fs/cgroup"]
+
+
+def test_who_is_not_root_has_a_bound_on_the_processes_of_its_user() -> None:
+    assert pids.rlimit_nproc(5) > pids.MARGIN + 5
+
+
+def test_a_signal_reaches_only_those_below() -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        stranger = subprocess.Popen(["sleep", "600"])
+        tree.send(process.pid, [stranger.pid], 9)
+        assert stranger.poll() is None
+        tree.send(os.getpid(), [stranger.pid], 9)
+        assert stranger.wait(60) == -9
+    finally:
+        process.kill()
+        process.wait(60)

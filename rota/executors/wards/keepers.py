@@ -1,0 +1,276 @@
+"""The server's side of the keeper: starts it when it is needed, and commands in it.
+
+A `Command` is one that runs, and the line to its ward; `gone` is set when nothing of it is left. A
+keeper that was killed is replaced; its wards go on, and if one of them is killed too, what it left
+is found by its marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rota.executors.wards import pids, ward
+from rota.executors.wards.leftovers import MARK, kill_marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = str(Path(__file__).parents[3])
+PROGRAM = (
+    f"import sys; sys.path.insert(0, {ROOT!r})\n"
+    "from rota.executors.wards.keeper import main; main()"
+)
+NAME_BYTES_MAX = 100
+CLOSE_S = 5.0
+
+
+class Command(asyncio.Protocol):
+    """A command that runs under a ward, at the other end of a line."""
+
+    def __init__(self, name: bytes, marks: dict[str, str], keeper: Keeper) -> None:
+        """Be the one under a name; whatever is of it has `marks` in its environment."""
+        self.name = name
+        self.marks = marks
+        self.gone = asyncio.Event()
+        self.end: dict[str, Any] = {}
+        """What the ward said: how it ended, or the problem with starting it."""
+        self.is_lost = False
+        """Whether the ward has ended without a word."""
+        self.is_cleared = False
+        """Whether the keeper has killed what a lost ward left."""
+        self._keeper = keeper
+        self._line: asyncio.Transport | None = None
+        self._heard = b""
+
+    def terminate(self) -> None:
+        """Have everything of it asked to end, and killed after the grace."""
+        self._say(ward.TERMINATE)
+
+    def kill(self) -> None:
+        """Have everything of it killed at once."""
+        self._say(ward.KILL)
+
+    def begin(self, spec: dict[str, Any]) -> None:
+        """Tell the ward what to run."""
+        self._say(json.dumps(spec).encode() + b"\n")
+
+    def _say(self, what: bytes) -> None:
+        if self._line is not None:
+            self._line.write(what)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._line = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard += data
+        if self._heard.endswith(b"\n") and self._line is not None:
+            self.end = json.loads(self._heard)
+            self._line.close()
+            self.be_gone()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._line = None
+        if not self.end:
+            self.is_lost = True
+            self._keeper.settle(self)
+
+    def be_gone(self) -> None:
+        self.gone.set()
+        self._keeper.commands.pop(self.name, None)
+
+    def give_up(self) -> None:
+        """Forget a command that was never begun."""
+        self.be_gone()
+        if self._line is not None:
+            self._line.abort()
+
+
+class Keeper:
+    """One keeper that was started, and the commands that its wards keep."""
+
+    def __init__(self, line: socket.socket, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.is_gone = False
+        self.commands: dict[bytes, Command] = {}
+        self._line = line
+        self._sweeps: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(line.fileno(), self._hear)
+
+    async def hand_over(self, name: bytes, fds: list[int]) -> None:
+        """Have a ward forked. Raises ConnectionError if the keeper is gone."""
+        while True:
+            if self.is_gone:
+                raise BrokenPipeError
+            try:
+                socket.send_fds(self._line, [name], fds)
+            except BlockingIOError:
+                await self._until_writable()
+            else:
+                return
+
+    async def _until_writable(self) -> None:
+        """Wait for a keeper that is behind."""
+        writable = asyncio.Event()
+        fd = os.dup(self._line.fileno())  # several may wait
+        self._loop.add_writer(fd, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            self._loop.remove_writer(fd)
+            os.close(fd)
+
+    def _hear(self) -> None:
+        """Hear of a lost ward that nothing is left of; or that the keeper is gone."""
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            said = self._line.recv(NAME_BYTES_MAX)
+        if not said:
+            self.close()
+            return
+        command = self.commands.get(said)
+        if command is not None:
+            command.is_cleared = True
+            self.settle(command)
+
+    def settle(self, command: Command) -> None:
+        """Say that a command whose ward is lost is gone, once what that left is."""
+        if not command.is_lost or command.gone.is_set():
+            return
+        if command.is_cleared:
+            command.be_gone()
+        elif self.is_gone:
+            task = self._loop.create_task(self._sweep(command))
+            self._sweeps.add(task)
+            task.add_done_callback(self._sweeps.discard)
+
+    async def _sweep(self, command: Command) -> None:
+        """Kill what is left of a command that has lost both its ward and its keeper."""
+        await asyncio.to_thread(kill_marked, command.marks)
+        command.be_gone()
+
+    def close(self) -> None:
+        """Hang up; the keeper ends after its wards."""
+        if not self.is_gone:
+            self.is_gone = True
+            self._loop.remove_reader(self._line.fileno())
+            self._line.close()
+            for command in list(self.commands.values()):
+                self.settle(command)
+
+
+class Keepers:
+    """One keeper at a time, for the commands of a server."""
+
+    def __init__(self, marks: dict[str, str]) -> None:
+        """Start keepers with `marks` in their environment, to be known by after a crash."""
+        self.marks = marks
+        self.keeper: Keeper | None = None
+        self._opening = asyncio.Lock()
+        self._names = count(1)
+        self._of_tasks: dict[str, Command] = {}
+
+    async def until_free(self, task: str) -> None:
+        """Wait until nothing is left of an earlier attempt of a task that was cut off."""
+        while (command := self._of_tasks.get(task)) is not None:
+            await command.gone.wait()
+            self._let_go(task, command)
+
+    @contextlib.contextmanager
+    def holding(self, task: str, command: Command) -> Iterator[None]:
+        """Remember whose command it is while something of it may be left."""
+        self._of_tasks[task] = command
+        try:
+            yield
+        finally:
+            self._let_go(task, command)
+
+    def _let_go(self, task: str, command: Command) -> None:
+        if self._of_tasks.get(task) is command:
+            del self._of_tasks[task]
+
+    async def start(
+        self, spec: dict[str, Any], outputs: tuple[asyncio.Protocol, asyncio.Protocol]
+    ) -> Command:
+        """Start a command, whose outputs are told what it prints. Raises OSError."""
+        for _ in range(2):
+            keeper = await self._opened()
+            with contextlib.suppress(ConnectionError):
+                return await self._started(keeper, spec, outputs)
+            keeper.close()
+        msg = "the keeper of commands does not stay alive"
+        raise OSError(msg)
+
+    async def _started(
+        self,
+        keeper: Keeper,
+        spec: dict[str, Any],
+        outputs: tuple[asyncio.Protocol, asyncio.Protocol],
+    ) -> Command:
+        name = str(next(self._names)).encode()
+        command = Command(name, {k: spec["env"][k] for k in (MARK, "ROTA_TOKEN")}, keeper)
+        keeper.commands[name] = command
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:
+            undo.callback(command.give_up)
+            ours, their_line = socket.socketpair()
+            theirs.callback(their_line.close)
+            undo.callback(ours.close)
+            await asyncio.get_running_loop().create_connection(lambda: command, sock=ours)
+            undo.pop_all()
+            undo.callback(command.give_up)
+            ends = [await _piped(output, undo, theirs) for output in outputs]
+            await keeper.hand_over(name, [*ends, their_line.fileno()])
+            undo.pop_all()  # from here on nothing is awaited: it runs
+            command.begin(spec)
+        return command
+
+    async def _opened(self) -> Keeper:
+        async with self._opening:  # those who come at once get the same one
+            if self.keeper is None or self.keeper.is_gone:
+                self.keeper = await self._open()
+            return self.keeper
+
+    async def _open(self) -> Keeper:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as undo, theirs:
+            undo.callback(ours.close)
+            ours.setblocking(False)
+            fd = theirs.fileno()
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", "-c", PROGRAM, str(fd), self.marks[MARK],
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+                pass_fds=(fd,), start_new_session=True,
+                env={"PATH": os.environ.get("PATH", os.defpath), **self.marks},
+            )  # fmt: skip
+            undo.pop_all()
+        return Keeper(ours, process)
+
+    async def close(self) -> None:
+        """Let go of the keeper: it ends, and the wards that there are kill what they keep."""
+        if self.keeper is not None:
+            self.keeper.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.keeper.process.wait(), CLOSE_S)
+            for home in pids.homes(self.marks[MARK]):
+                pids.remove(home)
+
+
+async def _piped(
+    output: asyncio.Protocol, undo: contextlib.ExitStack, theirs: contextlib.ExitStack
+) -> int:
+    """Have an output told what comes through a pipe; give the end to write to."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, write)
+    file = undo.enter_context(os.fdopen(read, "rb", buffering=0))
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: output, file)
+    undo.callback(transport.close)
+    return write
