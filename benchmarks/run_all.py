@@ -13,6 +13,7 @@ NAMES = (
     "commands",
     "backlog",
     "bulk",
+    "schedules",
     "replay",
     "idle",
     "hostile",
