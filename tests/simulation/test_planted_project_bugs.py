@@ -113,6 +113,10 @@ def nobody_hears_that_a_kill_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Killing, "_gone", nothing)
 
 
+def what_is_being_killed_runs_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(actor.ProjectsActor, "_end_killed", nothing)
+
+
 def a_run_waits_for_ever_for_its_turn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Consequences, "_room_for_runs", nothing)
 
@@ -155,6 +159,7 @@ PLANTED: list[Plant] = [
     nobody_hears_of_the_end_of_a_project_s_task,
     a_kill_frees_its_slot_before_it_is_gone,
     nobody_hears_that_a_kill_is_gone,
+    what_is_being_killed_runs_again,
     a_run_waits_for_ever_for_its_turn,
     more_projects_run_than_may,
     an_ended_run_is_counted_twice,

@@ -18,6 +18,7 @@ from support.sim_outside import SimReply
 from support.sim_rules import FINAL, FLYING, Rule
 from support.sim_work import AGENTS
 
+from rota.actors import messages as m
 from rota.actors import project_messages as pm
 from rota.domain.intake import Request
 from rota.domain.plan import Plan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rota.errors import RotaError
 
 NAMES = ("north", "south", "west")
+ENDED = ("completed", "failed")
 RETRY = {"kind": "fixed", "base_ms": 500, "max_attempts": 3}
 
 
@@ -69,6 +71,7 @@ class Projects(Rule):
         self.running: list[str] = []
         self.killing: dict[str, str] = {}
         self._begun: set[str] = set()
+        self._doomed: set[str] = set()
         self._back: str | None = None  # what was taken back, and must be on its list again
 
     def _live(self, record: Record) -> tuple[ModelProject, ModelRun] | None:
@@ -76,7 +79,7 @@ class Projects(Rule):
         event: Any = record.event
         project = self.known.get(event.project)
         run = project.run if project is not None else None
-        if project is None or run is None or run.event.run != event.run or run.state in FINAL:
+        if project is None or run is None or run.event.run != event.run or run.state in ENDED:
             self.violated(f"{event} tells of a run that does not go on")
             return None
         return project, run
@@ -117,7 +120,7 @@ class Projects(Rule):
 
     def on_project_deleted(self, record: Record) -> None:
         project = self.known.pop(record.event.project)  # type: ignore[union-attr]
-        if project.run is not None and project.run.state not in ("completed", "failed"):
+        if project.run is not None and project.run.state not in ENDED:
             self.violated(f"{record.event} drops a project that runs")
 
     # -- runs
@@ -125,7 +128,7 @@ class Projects(Rule):
     def on_run_queued(self, record: Record) -> None:
         event: Any = record.event
         project = self.known[event.project]
-        if project.run is not None and project.run.state not in ("completed", "failed"):
+        if project.run is not None and project.run.state not in ENDED:
             self.violated(f"{event} is a second run of {event.project}")
         project.run = ModelRun(event)
         project.starts += 1
@@ -186,7 +189,7 @@ class Projects(Rule):
         event: Any = record.event
         project = self.known.get(event.project)
         run = project.run if project is not None else None
-        if run is None or run.state in FINAL:
+        if run is None or run.state in ENDED:
             self._kills_what_lives_again(event)
         elif run.event.run != event.run or (run.stop == "force" and not event.force):
             self.violated(f"{event} asks for less than what was asked for")
@@ -225,12 +228,15 @@ class Projects(Rule):
             self._begun.add(task.id)
 
     def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
-        self.killing.pop(task.id, None)
+        if self.killing.pop(task.id, None) is not None:
+            self._doomed.add(task.id)
+            self.model.seen["kill overtaken"] += 1
 
     on_attempt_failed = on_attempt_interrupted
 
     def on_end(self, task: ModelTask, record: Record) -> None:
         self.killing.pop(task.id, None)
+        self._doomed.discard(task.id)
         run = self._run_of(task)
         if run is not None and run.task == task.id:
             run.task, run.fate = None, task.state
@@ -276,6 +282,8 @@ class Projects(Rule):
                 runs.remove(event.run)
 
     def at_rest(self) -> None:
+        if self._doomed:
+            self.violated(f"{min(self._doomed)} was being cut off, and is to run again")
         if self.pending and len(self.running) < (self.model.limits.projects or inf):
             self.violated(f"{self.pending[0]} is pending although there is room")
         for name, project in self.known.items():
@@ -295,7 +303,7 @@ class Projects(Rule):
 
     def settled(self) -> None:
         for name, project in self.known.items():
-            if project.run is not None and project.run.state not in ("completed", "failed"):
+            if project.run is not None and project.run.state not in ENDED:
                 self.violated(f"the run of {name} never ends")
 
 
@@ -314,6 +322,12 @@ class Lists:
         world, rng = self._world, self._rng
         if world.calm or world.draining or not self._odds or rng.random() >= self._odds:
             return
+        if (busy := self._tasks("running")) and rng.random() < 0.4:
+            self._tell(pm.StopRun, "force-stop", rng.choice(busy).event.project, "", True)
+            return
+        if (failed := self._tasks("failed")) and rng.random() < 0.4:
+            self._revive(rng.choice(failed))
+            return
         known = world.model.projects.known.get(name := rng.choice(NAMES))
         items = list(known.items) if known is not None else []
         what = rng.random()
@@ -329,6 +343,11 @@ class Lists:
             self._tell(pm.StopRun, "force-stop" if force else "stop", name, "", force)
         else:
             self._tell(pm.DeleteProject, "delete", name, "")
+
+    def _tasks(self, state: str) -> list[ModelTask]:
+        """Give the tasks of projects that are in a state."""
+        tasks = self._world.model.tasks.values()
+        return [task for task in tasks if task.state == state and task.event.project]
 
     def _request(self, name: str) -> Request:
         rng = self._rng
@@ -358,6 +377,13 @@ class Lists:
                 return fresh._replace(agent=was.agent, by=was.by)
 
             self._tell(pm.EditItem, "edit", name, item, change, False, None)
+
+    def _revive(self, task: ModelTask) -> None:
+        """Give a task that failed its run a new life: it runs beside whatever run there is."""
+        world = self._world
+        world.trace("revive %s of %s", task.id, task.event.project)
+        reply = SimReply(world, "project revive", lambda _: None, lambda _code, _error: None)
+        world.shard.queue(task.agent).tell(m.ReviveTask(task.id, "sim", reply))
 
     def _tell(self, message: Any, kind: str, *values: Any, subject: str = "") -> None:
         world = self._world
