@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from rota.domain import events as e
 from rota.domain.batch import FATES, Batch
 from rota.domain.derived import decide_derived
@@ -45,7 +47,7 @@ class Workflow(Batch):
 
     __slots__ = (
         "ended_as",
-        "escalate",
+        "escalate_json",
         "escalation_task",
         "failure",
         "is_cancelled",
@@ -75,7 +77,7 @@ class Workflow(Batch):
         self.is_open = bool(event.open)
         self.failure = event.failure or {"count": 1}
         self.on_failure = event.on_failure
-        self.escalate = event.escalate
+        self.escalate_json = orjson.dumps(event.escalate).decode() if event.escalate else None
         self.escalation_task: str | None = None
         self.tripped: str | None = None
         self.paused: str | None = None
@@ -86,6 +88,14 @@ class Workflow(Batch):
     @classmethod
     def fields(cls) -> tuple[str, ...]:
         return (*Batch.__slots__, *cls.__slots__)
+
+    @property
+    def escalate(self) -> dict[str, Any] | None:
+        """Give the task, or the callback, of an escalation; it is kept as text, which is small."""
+        found: dict[str, Any] | None = None
+        if self.escalate_json is not None:
+            found = orjson.loads(self.escalate_json)
+        return found
 
     @property
     def is_crossed(self) -> bool:
