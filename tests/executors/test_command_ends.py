@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -16,6 +16,8 @@ from rota.executors.wards.leftovers import FOLDER, MARK, has_ended, kill_leftove
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rota.executors.wards.keepers import Command
 
 
 def test_what_it_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> None:
@@ -50,6 +52,29 @@ def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert not shell.alive()
+        await shell.executor.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("word", "number"), [("terminate", 15), ("kill", 9)])
+def test_one_that_is_cut_off_as_it_begins_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, number: int
+) -> None:
+    async def story() -> None:
+        shell = Shell(tmp_path, ("sleep", "600"), graceMs=50_000)
+        start = shell.keepers.start
+
+        async def start_and_end(*args: Any) -> Command:
+            command = await start(*args)
+            getattr(command, word)()
+            return command
+
+        monkeypatch.setattr(shell.keepers, "start", start_and_end)
+        outcome = await shell.run()
+        assert outcome.code == "command_killed"
+        assert outcome.details is not None
+        assert outcome.details["signal"] == number
         await shell.executor.close()
 
     asyncio.run(story())
