@@ -6,16 +6,19 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from support.commands import IGNORES_TERM, PATIENCE_S, PYTHON, STUBBORN, Shell, python, ran
 
+from rota.executors.command import sandbox_problem
 from rota.executors.wards.leftovers import FOLDER, MARK, has_ended, kill_leftovers, marked, marks_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rota.executors.wards.keepers import Command
 
 
 def test_what_it_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> None:
@@ -37,11 +40,16 @@ print('[1]')
     assert outcome.result == [1], outcome
 
 
+@pytest.mark.parametrize("sandbox", ["none", "bubblewrap"])
 @pytest.mark.parametrize("name", STUBBORN)
-def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str) -> None:
+def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str, sandbox: str) -> None:
+    """Where there can be no sandbox, the case that asks for one is the same as the other."""
+    if sandbox_problem():
+        sandbox = "none"
+
     async def story() -> None:
-        more = {"outputBytesMax": 1 << 40} if name == "floods" else {}
-        shell = Shell(tmp_path, python(STUBBORN[name]), graceMs=300, **more)
+        argv = python(STUBBORN[name])
+        shell = Shell(tmp_path, argv, graceMs=300, outputBytesMax=1 << 40, sandbox=sandbox)
         task = asyncio.create_task(shell.run())
         async with asyncio.timeout(PATIENCE_S):
             await shell.is_up.wait()
@@ -50,6 +58,29 @@ def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert not shell.alive()
+        await shell.executor.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("word", "number"), [("terminate", 15), ("kill", 9)])
+def test_one_that_is_cut_off_as_it_begins_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, number: int
+) -> None:
+    async def story() -> None:
+        shell = Shell(tmp_path, ("sleep", "600"), graceMs=50_000)
+        start = shell.keepers.start
+
+        async def start_and_end(*args: Any) -> Command:
+            command = await start(*args)
+            getattr(command, word)()
+            return command
+
+        monkeypatch.setattr(shell.keepers, "start", start_and_end)
+        outcome = await shell.run()
+        assert outcome.code == "command_killed"
+        assert outcome.details is not None
+        assert outcome.details["signal"] == number
         await shell.executor.close()
 
     asyncio.run(story())

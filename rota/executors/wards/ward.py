@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TERMINATE, KILL = b"T", b"K"
+CHUNK_BYTES = 1 << 16
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.25
 LOOK_SHARE = 0.05
 """So much of a processor may looking take."""
@@ -85,6 +86,8 @@ class Ward:
         self._line = socket.socket(fileno=line)
         self._home = home
         self._woken = woken
+        self._early = b""
+        """What was said on the line together with what to run."""
         self._me = os.getpid()
         self._why = ""
         self._cpu_s = 0.0
@@ -109,11 +112,14 @@ class Ward:
 
     def _read_spec(self) -> dict[str, Any] | None:
         """Read what to run, a line of JSON; None if the server is gone before that."""
-        with self._line.makefile("rb") as file:
-            said = file.readline()
-        if not said.endswith(b"\n"):
-            return None
-        spec: dict[str, Any] = json.loads(said)
+        said = b""
+        while b"\n" not in said:
+            chunk = self._line.recv(CHUNK_BYTES)
+            if not chunk:
+                return None
+            said += chunk
+        message, _, self._early = said.partition(b"\n")
+        spec: dict[str, Any] = json.loads(message)
         self._grace_s = spec["graceMs"] / 1000
         self._memory: int = spec["memory"]
         self._processes: int = spec["processes"]
@@ -175,6 +181,8 @@ class Ward:
         poll.register(self._line, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         look_at = time.monotonic() + LOOK_S_MIN if self._memory or self._processes else None
+        if self._early:
+            self._hear()
         while not self._is_over:
             moments = [at for at in (look_at, self._kill_at) if at is not None]
             wait_s = max(0.0, min(moments) - time.monotonic()) if moments else None
@@ -193,9 +201,10 @@ class Ward:
                 look_at = now + max(pause, took / LOOK_SHARE)
 
     def _hear(self) -> None:
-        said = b""
-        with contextlib.suppress(OSError):
-            said = self._line.recv(16)
+        said, self._early = self._early, b""
+        if not said:
+            with contextlib.suppress(OSError):
+                said = self._line.recv(CHUNK_BYTES)
         if not said or KILL in said:  # the server is gone, or in a hurry
             self._is_over = True
         elif self._kill_at is None:
