@@ -71,10 +71,10 @@ class Item:
     def request(self) -> Request:
         return read_request(self.written, self.by)
 
-    def moved_to(self, added_at: int) -> Item:
-        """Give the same, added at another moment."""
+    def carried_over(self, by_us: int, now: int) -> Item:
+        """Give the same by a clock that was set by so much."""
         other = copy(self)
-        other.added_at = added_at
+        other.added_at = min(self.added_at + by_us, now)
         return other
 
     def to_row(self) -> list[Any]:

@@ -190,9 +190,9 @@ class Projects:
         """Tell all moments by a clock that was set by so much; nothing has been later than now."""
         for project in self.by_id.values():
             project.created_at = min(project.created_at + by_us, now)
-            project.items = [
-                item.moved_to(min(item.added_at + by_us, now)) for item in project.items
-            ]
+            project.items = [item.carried_over(by_us, now) for item in project.items]
+            if project.taken is not None:
+                project.taken = project.taken.carried_over(by_us, now)
             for run in project.runs:
                 run.carry_over(by_us, now)
             project.done = [
