@@ -275,8 +275,11 @@ class DispatcherActor(CooperativeActor):
                 reply.ok([])
 
     def send_away(self, failure: RotaError | None) -> None:
-        """Answer all who wait: there is nothing for them, or nothing can be done."""
-        for waiter in self._lending.all():
+        """Answer all who wait: there is nothing for them, or nothing can be done.
+
+        With a failure also those who were given something: a fault may have come between.
+        """
+        for waiter in [*self._lending.all(), *(self._served if failure is not None else ())]:
             self._dismiss(waiter)
             if not waiter.reply.is_awaited():
                 continue

@@ -12,6 +12,7 @@ import pytest
 from support.sim_parts import SimHost, SimLine, SimLog, actors_of
 from support.wishes import made
 
+from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors import snapshotter
 from rota.actors.runtime import retire
@@ -21,6 +22,7 @@ from rota.domain import events as e
 from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
 from rota.domain.intake import BatchRequest, Request
+from rota.domain.lending import Filter, Wants
 from rota.domain.restoring import fields_of_task
 from rota.eventlog.codec import decode
 from rota.projections.state import State
@@ -45,6 +47,9 @@ class Answer:
 
     def fail(self, error: Exception) -> None:
         self.error = error
+
+    def is_awaited(self) -> bool:
+        return self.value is None and self.error is None
 
 
 class Story:
@@ -308,6 +313,30 @@ def test_a_batch_that_left_memory_before_its_tasks_comes_back_with_one(tell: Tel
     told = [record.event for record in story.events(e.BatchFinished)]
     assert [(each.succeeded, each.failed) for each in told] == [(0, 1), (0, 1), (1, 0)]
     assert told[2].batch == told[0].batch
+
+
+def test_a_worker_whose_grant_was_lost_with_the_next_ones_is_told(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = tell(Limits())
+    asked = [Answer(), Answer()]
+    for name, reply in zip(("ada", "ben"), asked, strict=True):
+        wants = Wants(name, (Filter(),), frozenset(), 1, 1000)
+        story.shard.dispatcher.tell(lm.LendTasks(wants, 10 * S, reply))
+    story.run()
+    fold = story.shard.state.apply
+
+    def fails(record: e.Record) -> None:
+        if getattr(record.event, "worker", None) == "ben":
+            raise ArithmeticError
+        fold(record)
+
+    monkeypatch.setattr(story.shard.state, "apply", fails)
+    tasks = tuple(made(Request, agent, "fit") for agent in ("ann", "bob"))
+    story.shard.admission.tell(m.SubmitTasks(tasks, Answer()))
+    story.run()
+    assert [reply.value for reply in asked] == [None, None]
+    assert all(reply.error is not None for reply in asked)
 
 
 def test_a_snapshot_that_was_stopped_is_never_finished(monkeypatch: pytest.MonkeyPatch) -> None:

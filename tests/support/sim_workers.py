@@ -57,8 +57,8 @@ class Asking(SimReply):
             self._world.violated("a worker that had left was given tasks")
 
     def fail(self, error: Any) -> None:
-        """Hear that there is nothing to be had."""
-        if not self.has_left:
+        """Hear that there is nothing to be had; once is enough, whoever else gives up."""
+        if not self.has_left and not self.answered.startswith("fail"):
             super().fail(error)
 
 
