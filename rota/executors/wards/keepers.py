@@ -107,7 +107,7 @@ class Keeper:
         self._loop.add_reader(line.fileno(), self._hear)
 
     async def hand_over(self, name: bytes, fds: list[int]) -> None:
-        """Have a ward forked. Raises ConnectionError if the keeper is gone."""
+        """Have a ward take a command. Raises ConnectionError if the keeper is gone."""
         while True:
             if self.is_gone:
                 raise BrokenPipeError
@@ -131,9 +131,12 @@ class Keeper:
 
     def _hear(self) -> None:
         """Hear of a lost ward that nothing is left of; or that the keeper is gone."""
-        said = b""
-        with contextlib.suppress(ConnectionError):
+        try:
             said = self._line.recv(NAME_BYTES_MAX)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            said = b""
         if not said:
             self.close()
             return
@@ -155,7 +158,8 @@ class Keeper:
 
     async def _sweep(self, command: Command) -> None:
         """Kill what is left of a command that has lost both its ward and its keeper."""
-        await asyncio.to_thread(kill_marked, command.marks)
+        while await asyncio.to_thread(kill_marked, command.marks):
+            pass
         command.be_gone()
 
     def close(self) -> None:
