@@ -75,13 +75,16 @@ class CommandExecutor:
                 command = await self._keepers.start(self._spec(argv, cwd, attempt), said.outputs)
             except OSError as error:
                 return not_started(str(error))
+            except asyncio.CancelledError:
+                await said.finish()
+                raise
             said.on_too_much = command.kill
             with self._keepers.holding(attempt.task, command):
                 try:
                     is_late = await self._is_late(command)
                 except asyncio.CancelledError:
                     command.terminate()
-                    await until_gone(command)
+                    await command.until_gone()
                     raise
                 finally:
                     await said.finish()
@@ -154,13 +157,6 @@ class CommandExecutor:
     async def close(self) -> None:
         """Let go of the keeper."""
         await self._keepers.close()
-
-
-async def until_gone(command: Command) -> None:
-    """Wait until nothing of a command is left, whoever is in a hurry: it still has its slot."""
-    while not command.gone.is_set():
-        with contextlib.suppress(asyncio.CancelledError):
-            await command.gone.wait()
 
 
 async def removed(folder: str) -> None:

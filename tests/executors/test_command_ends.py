@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+import uvloop
 from support.commands import IGNORES_TERM, PATIENCE_S, PYTHON, STUBBORN, Shell, python, ran
 
 from rota.executors.command import sandbox_problem
@@ -61,6 +62,34 @@ def test_nothing_is_left_of_what_was_cut_off(tmp_path: Path, name: str, sandbox:
         await shell.executor.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_one_can_be_cut_off_at_any_moment(tmp_path: Path, new_loop: Any) -> None:
+    """Before it begins, while it does, while it runs, and as it ends by itself."""
+
+    async def story() -> None:
+        shell = Shell(tmp_path, ("true",), graceMs=100)
+        await shell.run()
+        turns = 1
+        while True:
+            task = asyncio.create_task(shell.run())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_late = task.done()
+            task.cancel()
+            await asyncio.wait([task], timeout=PATIENCE_S)
+            assert task.done()
+            assert is_late or task.cancelled() or task.result().ok
+            assert not shell.alive()
+            if is_late:
+                break
+            turns += 1 + turns // 3
+        await shell.executor.close()
+        assert not list((tmp_path / FOLDER).iterdir())
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(story())
 
 
 @pytest.mark.parametrize(("word", "number"), [("terminate", 15), ("kill", 9)])

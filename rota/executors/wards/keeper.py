@@ -76,6 +76,7 @@ class Keeper:
             problem = {"problem": f"{error.strerror}: fork", "isMissing": False}
             with contextlib.suppress(OSError):
                 os.write(fds[-1], json.dumps(problem).encode() + b"\n")
+            self._lost.append(name)  # in case that it does not hear us
         for fd in fds:
             os.close(fd)
         with contextlib.suppress(OSError):

@@ -30,15 +30,17 @@ PROGRAM = (
 )
 NAME_BYTES_MAX = 100
 CLOSE_S = 5.0
+TRIES = 3
 
 
 class Command(asyncio.Protocol):
     """A command that runs under a ward, at the other end of a line."""
 
-    def __init__(self, name: bytes, marks: dict[str, str], keeper: Keeper) -> None:
+    def __init__(self, name: bytes, marks: dict[str, str]) -> None:
         """Be the one under a name; whatever is of it has `marks` in its environment."""
         self.name = name
         self.marks = marks
+        self.keeper: Keeper | None = None
         self.gone = asyncio.Event()
         self.end: dict[str, Any] = {}
         """What the ward said: how it ended, or the problem with starting it."""
@@ -46,7 +48,6 @@ class Command(asyncio.Protocol):
         """Whether the ward has ended without a word."""
         self.is_cleared = False
         """Whether the keeper has killed what a lost ward left."""
-        self._keeper = keeper
         self._line: asyncio.Transport | None = None
         self._heard = b""
 
@@ -57,6 +58,12 @@ class Command(asyncio.Protocol):
     def kill(self) -> None:
         """Have everything of it killed at once."""
         self._say(ward.KILL)
+
+    async def until_gone(self) -> None:
+        """Wait until nothing is left, whoever is in a hurry: it still has its slot."""
+        while not self.gone.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.gone.wait()
 
     def begin(self, spec: dict[str, Any]) -> None:
         """Tell the ward what to run."""
@@ -81,11 +88,13 @@ class Command(asyncio.Protocol):
         self._line = None
         if not self.end:
             self.is_lost = True
-            self._keeper.settle(self)
+            if self.keeper is not None:
+                self.keeper.settle(self)
 
     def be_gone(self) -> None:
         self.gone.set()
-        self._keeper.commands.pop(self.name, None)
+        if self.keeper is not None:
+            self.keeper.commands.pop(self.name, None)
 
     def give_up(self) -> None:
         """Forget a command that was never begun."""
@@ -106,17 +115,20 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(line.fileno(), self._hear)
 
-    async def hand_over(self, name: bytes, fds: list[int]) -> None:
-        """Have a ward take a command. Raises ConnectionError if the keeper is gone."""
-        while True:
-            if self.is_gone:
-                raise BrokenPipeError
+    async def hand_over(self, command: Command, fds: list[int]) -> bool:
+        """Have a ward take a command; False if the keeper is gone."""
+        while not self.is_gone:
             try:
-                socket.send_fds(self._line, [name], fds)
+                socket.send_fds(self._line, [command.name], fds)
             except BlockingIOError:
                 await self._until_writable()
+            except ConnectionError:
+                self.close()
             else:
-                return
+                command.keeper = self
+                self.commands[command.name] = command
+                return True
+        return False
 
     async def _until_writable(self) -> None:
         """Wait for a keeper that is behind."""
@@ -205,26 +217,28 @@ class Keepers:
     async def start(
         self, spec: dict[str, Any], outputs: tuple[asyncio.Protocol, asyncio.Protocol]
     ) -> Command:
-        """Start a command, whose outputs are told what it prints. Raises OSError."""
-        for _ in range(2):
-            keeper = await self._opened()
-            with contextlib.suppress(ConnectionError):
-                return await self._started(keeper, spec, outputs)
-            keeper.close()
-        msg = "the keeper of commands does not stay alive"
-        raise OSError(msg)
+        """Start a command, whose outputs are told what it prints. Raises OSError.
 
-    async def _started(
-        self,
-        keeper: Keeper,
-        spec: dict[str, Any],
-        outputs: tuple[asyncio.Protocol, asyncio.Protocol],
+        Who gives up meanwhile leaves nothing half done: it is started, and killed.
+        """
+        starting = asyncio.get_running_loop().create_task(self._start(spec, outputs))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            while not starting.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([starting])
+            if starting.exception() is None:
+                starting.result().kill()
+                await starting.result().until_gone()
+            raise
+
+    async def _start(
+        self, spec: dict[str, Any], outputs: tuple[asyncio.Protocol, asyncio.Protocol]
     ) -> Command:
-        name = str(next(self._names)).encode()
-        command = Command(name, {k: spec["env"][k] for k in (MARK, "ROTA_TOKEN")}, keeper)
-        keeper.commands[name] = command
+        marks = {key: spec["env"][key] for key in (MARK, "ROTA_TOKEN")}
+        command = Command(str(next(self._names)).encode(), marks)
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:
-            undo.callback(command.give_up)
             ours, their_line = socket.socketpair()
             theirs.callback(their_line.close)
             undo.callback(ours.close)
@@ -232,10 +246,19 @@ class Keepers:
             undo.pop_all()
             undo.callback(command.give_up)
             ends = [await _piped(output, undo, theirs) for output in outputs]
-            await keeper.hand_over(name, [*ends, their_line.fileno()])
-            undo.pop_all()  # from here on nothing is awaited: it runs
+            await self._hand_over(command, [*ends, their_line.fileno()])
+            undo.pop_all()  # it runs
             command.begin(spec)
         return command
+
+    async def _hand_over(self, command: Command, fds: list[int]) -> None:
+        """Have a keeper take a command, and another if that was killed. Raises OSError."""
+        for _ in range(TRIES):
+            keeper = await self._opened()
+            if await keeper.hand_over(command, fds):
+                return
+        msg = "the keeper of commands does not stay alive"
+        raise OSError(msg)
 
     async def _opened(self) -> Keeper:
         async with self._opening:  # those who come at once get the same one

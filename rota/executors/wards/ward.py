@@ -66,14 +66,18 @@ def serve(door: socket.socket, home: str | None) -> None:
     tree.become_subreaper()
     woken = wake_on_children()
     while True:
-        said, fds, _, _ = socket.recv_fds(door, 1, 3)
+        try:
+            said, fds, _, _ = socket.recv_fds(door, 1, 3)
+        except ConnectionError:
+            return
         if not said:
             return
         ward = Ward(fds, home, woken)
         ward.run()
         if ward.cgroup is not None:
             return  # to leave that would take as long as to end
-        door.sendall(b".")
+        with contextlib.suppress(ConnectionError):
+            door.sendall(b".")
 
 
 class Ward:
@@ -129,8 +133,14 @@ class Ward:
         return spec
 
     def _tell(self, what: dict[str, Any]) -> None:
+        """Tell the server, and wait until it hangs up.
+
+        If we did, and it had something to say just then, it would not hear how it ended.
+        """
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps(what).encode() + b"\n")
+            while self._line.recv(CHUNK_BYTES):
+                pass
 
     def _start(self, spec: dict[str, Any]) -> dict[str, Any] | None:
         """Start the command; give what is wrong if it cannot be."""
