@@ -115,7 +115,7 @@ class SchedulesActor(CooperativeActor):
     # -- turns
 
     def _look_again(self) -> None:
-        """See what is due, as at a start; an answer of the calendar may have been lost in a fault."""
+        """See what is due, as at a start; a fault may have lost an answer of the calendar."""
         self._is_asking = False
         now = self._journal.now()
         for schedule in self._journal.state.schedules.by_name.values():
