@@ -119,7 +119,7 @@ def _newest(cron: str, timezone: str, first: int, now: int, keep: int) -> list[i
 
 def _after(cron: str, timezone: str, at: int) -> Iterator[int]:
     try:
-        start = _EPOCH + timedelta(microseconds=at)
+        start = _EPOCH + timedelta(seconds=at // 1_000_000)  # moments are at whole minutes
         for moment in _moments(_fields(cron), _zone(timezone), start):
             since = moment - _EPOCH
             yield (since.days * 86_400 + since.seconds) * 1_000_000

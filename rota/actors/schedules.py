@@ -75,6 +75,7 @@ class SchedulesActor(CooperativeActor):
         self._due: dict[str, None] = {}
         self._late: dict[str, sm.Late] = {}
         self._is_resting = False  # whether the next turn is under way
+        self._is_asking = False  # whether the calendar is being asked
         self._asked: dict[type[Any], Callable[[Any], Any]] = {
             sm.CreateSchedule: self._create,
             sm.ChangeSchedule: self._change,
@@ -85,6 +86,7 @@ class SchedulesActor(CooperativeActor):
     def reset(self) -> None:
         self._due.clear()
         self._late.clear()
+        self._is_asking = False
         self._is_resting = False
 
     def on_receive(self, message: Any) -> None:
@@ -94,8 +96,7 @@ class SchedulesActor(CooperativeActor):
         elif kind is sm.FireSome:
             self._fire_some()
         elif kind is sm.Reckoned:
-            for late, passed in zip(*message, strict=True):
-                self._make_up(late, passed)
+            self._reckon(message)
         elif kind is LookAgain:
             self._look_again()
         else:
@@ -105,6 +106,8 @@ class SchedulesActor(CooperativeActor):
     # -- turns
 
     def _look_again(self) -> None:
+        """See what is due, as at a start; a fault may have lost an answer of the calendar."""
+        self._is_asking = False
         now = self._journal.now()
         for schedule in self._journal.state.schedules.by_name.values():
             if schedule.waiting or _is_due(schedule, now):
@@ -113,6 +116,10 @@ class SchedulesActor(CooperativeActor):
     def _note(self, name: str) -> None:
         """Look at a schedule in the next turn of the loop."""
         self._due[name] = None
+        self._rest()
+
+    def _rest(self) -> None:
+        """Let the loop have its turn, and go on after that."""
         if not self._is_resting:
             self._is_resting = True
             self._host.call_soon(self._go_on)
@@ -133,10 +140,9 @@ class SchedulesActor(CooperativeActor):
                 raise
             except Exception as error:  # noqa: BLE001 - raised below; the others go on
                 failure = failure or error
-        if self._late:
-            self._ask_calendar()
+        self._ask_calendar()
         if self._due:
-            self._note(next(iter(self._due)))
+            self._rest()
         if failure is not None:
             raise failure
 
@@ -171,27 +177,39 @@ class SchedulesActor(CooperativeActor):
         self._fire(schedule, firing, schedule.by, now)
 
     def _ask_calendar(self) -> None:
-        """Have it looked up beside the loop what passed while nobody could act on it."""
-        late = tuple(self._late.values())
-        self._late.clear()
+        """Have it looked up beside the loop what passed while nobody could act on it.
+
+        A few at a time, one read after the other: whoever else has to read comes between.
+        """
+        if self._is_asking or not self._late:
+            return
+        self._is_asking = True
+        late = tuple([self._late.pop(name) for name in list(islice(self._late, SLICE))])
 
         def read() -> tuple[Passed, ...]:
             for each in late:
                 calendars.after(each.cron, each.timezone, each.until)  # it will be wanted
             return tuple([Passed(*calendars.passed(*each[1:])) for each in late])
 
-        def note() -> None:
+        def done(found: tuple[Passed, ...]) -> None:
+            if not self.stopped:
+                self.actor_ref.tell(sm.Reckoned(late, found))
+
+        def again() -> None:
+            self._is_asking = False
             for each in late:
                 self._note(each.schedule)
 
-        def again(_: BaseException) -> None:
-            self._host.call_at(self._host.clock.now_us() + AGAIN_US, note)
+        def failed(_: BaseException) -> None:
+            self._host.call_at(self._host.clock.now_us() + AGAIN_US, again)
 
-        self._host.fetch(read, lambda found: self._tell(sm.Reckoned(late, found)), again)
+        self._host.fetch(read, done, failed)
 
-    def _tell(self, message: Any) -> None:
-        if not self.stopped:
-            self.actor_ref.tell(message)
+    def _reckon(self, message: sm.Reckoned) -> None:
+        self._is_asking = False
+        for late, passed in zip(*message, strict=True):
+            self._make_up(late, passed)
+        self._ask_calendar()
 
     def _make_up(self, late: sm.Late, passed: Passed) -> None:
         """Let go what is not made up for; have the first fire of what is."""
@@ -204,7 +222,6 @@ class SchedulesActor(CooperativeActor):
             return
         if asked.until - late.until > firings.LATE_US:
             self._late[schedule.name] = asked  # more has passed since
-            self._ask_calendar()
             return
         reckoning = firings.decide_catch_up(schedule, passed, now)
         if not reckoning.let_go:
