@@ -8,6 +8,7 @@ import pytest
 from support.http_server import ended, look, until
 
 from rota.http.work_answers import DeadPage, Revived, RevivedMany
+from rota.sight.sight import Sight
 
 if TYPE_CHECKING:
     from support.http_server import Answer, Rota, Servers
@@ -77,6 +78,25 @@ def test_the_dead_are_found_by_agent_type_code_and_words(rota: Rota) -> None:
     assert dead_ids(rota, "?code=bad_params") == [ann]
     assert dead_ids(rota, "?q=Such") == [bob]
     assert dead_ids(rota, "?workflowId=wfl_none") == []
+
+
+def test_what_the_dead_were_given_is_read_for_those_that_are_shown(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rota = serve(FORGETFUL)
+    meant = dead(rota, "a")
+    for each in ("b", "c"):
+        dead(rota, each)
+    read: list[str] = []
+    whole = Sight.failed_whole
+
+    async def seen(sight: Sight, task_id: str, seq: int) -> Any:
+        read.append(task_id)
+        return await whole(sight, task_id, seq)
+
+    monkeypatch.setattr(Sight, "failed_whole", seen)
+    [row] = rota.get("/v1/dead?agentId=a").json["dead"]
+    assert (row["taskId"], row["params"], read) == (meant, BAD["params"], [meant])
 
 
 def test_the_list_goes_on_by_its_cursor(rota: Rota) -> None:

@@ -295,6 +295,21 @@ def test_only_so_many_places_there_are_in_all_lines(
     assert take_one(rota, "ada", types=["a"], labels=["gpu"])["taskId"] == task_id
 
 
+def test_one_request_stands_in_only_so_many_lines(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.domain.lending.PLACES_EACH_MAX", 6)
+    wants = {"types": ["a", "b", "c"], "labels": ["gpu", "big"]}
+    waiting = Waiting(rota, "ada", **wants)
+    rota.submit_native("ann", "z", requires=["gpu"])  # three lines more
+    rota.submit_native("ann", "z", requires=["big"])  # and three too many
+    assert waiting.given() == []
+    answer = rota.post("/v1/leases", {"workerId": "ada", **wants})
+    assert (answer.status, answer.code) == (429, "too_many_waiting")
+    assert "labels" in answer.json["error"]
+    assert take(rota, "ada", types=["a"], labels=["gpu", "big"]) == []
+
+
 def test_an_answer_has_params_of_so_many_bytes(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.domain.lending.LENT_BYTES_MAX", 10_000)
     monkeypatch.setattr("rota.actors.leases.LENT_BYTES_MAX", 10_000)
