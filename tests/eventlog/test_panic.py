@@ -20,7 +20,9 @@ from support.shards import build, stop, submit, until
 from rota.actors import failover
 from rota.actors.failover import Phase
 from rota.actors.recovery import rebuild
+from rota.domain.events import ServerStarted
 from rota.errors import LogError, LogUnusable, StorageUnavailable
+from rota.eventlog.codec import decode
 from rota.eventlog.lmdb_store import LmdbLog
 
 
@@ -69,13 +71,14 @@ async def _panic(folder: Path, times: int) -> None:
         break_meta(folder)
         with pytest.raises(StorageUnavailable):
             await submit(shard)
-        assert shard.degraded
         await until(lambda: not shard.degraded, "it goes on by itself")
     acknowledged += [await submit(shard) for _ in range(5)]
     assert fatal == []
     await until(lambda: shard.state.slots.total + shard.state.backlog.total == 0, "all ends")
     await stop(shard)
     again = LmdbLog(folder)
+    kinds = [type(decode(stored.body).event) for stored in again.read(0, 10_000)]
+    assert kinds.count(ServerStarted) == 1 + times, "it was degraded, and came back, each time"
     state = rebuild(again, use_snapshots=False)
     assert state.digest() == shard.state.digest(), "the state is the fold of the log"
     assert all(state.tasks.get(task).state == "succeeded" for task in acknowledged)  # type: ignore[union-attr]
