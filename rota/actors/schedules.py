@@ -100,8 +100,7 @@ class SchedulesActor(CooperativeActor):
         elif kind is LookAgain:
             self._look_again()
         else:
-            asked = self._asked[kind]
-            self._journal.answer_with(message.reply, lambda: asked(message))
+            self._journal.answer_with(message.reply, lambda: self._asked[kind](message))
 
     # -- turns
 
@@ -172,8 +171,10 @@ class SchedulesActor(CooperativeActor):
         """Have the moment fire that is due."""
         moment = schedule.next_at
         assert moment is not None
-        is_late = now - moment > firings.LATE_US + (schedule.jitter_ms or 0) * 1000
-        firing = Firing(moment, self._after(schedule, moment, now), late=is_late)
+        latest = moment + (schedule.jitter_ms or 0) * 1000
+        is_late = now > latest + firings.LATE_US
+        made_up = is_late or (schedule.due_at or 0) > latest
+        firing = Firing(moment, self._after(schedule, moment, now), late=is_late, made_up=made_up)
         self._fire(schedule, firing, schedule.by, now)
 
     def _ask_calendar(self) -> None:

@@ -88,13 +88,17 @@ def missed(schedule: Schedule, reckoning: Reckoning, due: Due) -> e.ScheduleMiss
 
 
 class Firing(NamedTuple):
-    """One moment that fires: when it is due next, and where it comes from."""
+    """One moment that fires: when it is due next, and where it comes from.
+
+    It is `made_up` for if it is late, or had to wait until earlier ones were made up for.
+    """
 
     moment: int
     due: Due = Due()
     manual: bool = False
     late: bool = False
     from_queue: bool = False
+    made_up: bool = False
 
 
 def fired(
@@ -110,12 +114,13 @@ def fired(
 def decide_overlap(schedule: Schedule, firing: Firing, busy: str | None) -> e.ScheduleFired | None:
     """Say what becomes of a moment that may not fire now; None if it may.
 
+    Who wants all moments that were missed wants none of them skipped for another.
     `busy` names what has not ended: what the schedule made last, or the run of its project.
     """
     takes_place = schedule.overlap == CANCEL and schedule.project is None
     if firing.from_queue or takes_place or (busy is None and not schedule.waiting):
         return None
-    if schedule.overlap == SKIP:
+    if schedule.overlap == SKIP and not (firing.made_up and schedule.catch_up == ALL):
         reason = f"{busy} has not ended" if busy is not None else "another is waiting"
         return fired(schedule, firing, SKIPPED, reason=reason)
     most = WAITING_MAX if schedule.project is None else RUNS_WAITING_MAX

@@ -522,6 +522,22 @@ def test_what_is_made_up_for_waits_its_turn_if_told_to(rota: Calendar) -> None:
     rota.check_replay()
 
 
+def test_who_wants_all_moments_has_none_of_them_skipped_for_another(rota: Calendar) -> None:
+    rota.create("* * * * *", catch_up="all")
+    rota.crash(away_s=200)  # 12:00 and 12:01 are late, 12:02 is on time
+    assert rota.moments() == ["2026-03-02T12:00:00Z"]
+    for _ in range(3):
+        rota.end_all()
+        rota.run()
+    minutes = [f"2026-03-02T{moment}:00Z" for moment in ("12:00", "12:01", "12:02")]
+    assert rota.moments() == minutes
+    rota.wait(60)
+    assert rota.moments() == [*minutes, "2026-03-02T12:03:00Z"]
+    rota.wait(60)
+    assert rota.moments("skipped") == ["2026-03-02T12:04:00Z"]
+    rota.check_replay()
+
+
 def test_a_moment_that_is_a_little_late_is_on_time(rota: Calendar) -> None:
     rota.create("0 * * * *", catch_up="none")
     rota.crash(away_s=80)  # to 20 seconds before 12:01, forty after 12:00

@@ -427,6 +427,15 @@ def test_history_is_told_in_pages_also_of_what_was_deleted(rota: Rota) -> None:
     assert seen == ids
 
 
+def test_a_page_of_the_history_is_not_empty_while_there_is_more(rota: Rota) -> None:
+    made(rota, overlap="cancel", task=WAITS)
+    rota.post("/v1/schedules/n/pause")
+    rota.post("/v1/schedules/n/resume")
+    first = fire(rota)["id"]
+    [firing] = rota.get("/v1/schedules/n/history?limit=1").json["firings"]
+    assert firing["id"] == first
+
+
 def test_everything_is_there_after_a_restart(rota: Rota) -> None:
     made(rota, overlap="queue", task=WAITS)
     fire(rota)

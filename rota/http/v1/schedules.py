@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 UPCOMING = 5
 FIRINGS = (e.ScheduleFired, e.ScheduleMissed)
+READS_MAX = 20
+"""So often one page of the history reads on."""
 _FIELDS = {
     "cron": "cron",
     "timezone": "timezone",
@@ -231,9 +233,15 @@ async def history(call: Call) -> Any:
     """GET /v1/schedules/{name}/history: what became of its moments, oldest first."""
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     after = call.query_int("cursor", default=0, low=0, high=SEQ_MAX)
-    page = await call.sight.schedules.records_of(call.params["name"], after, limit)
-    records: list[Any] = [decode(each.body) for each in page.found]
-    rows = [firing_row(record) for record in records if isinstance(record.event, FIRINGS)]
+    rows: list[dict[str, Any]] = []
+    for _ in range(READS_MAX):  # records of other kinds are passed over
+        wanted = limit - len(rows)
+        page = await call.sight.schedules.records_of(call.params["name"], after, wanted)
+        records: list[Any] = [decode(each.body) for each in page.found]
+        rows += [firing_row(record) for record in records if isinstance(record.event, FIRINGS)]
+        if len(rows) >= limit or not page.is_cut:
+            break
+        after = page.next
     answer: dict[str, Any] = {"firings": rows, "count": len(rows)}
     return call.json({**answer, "nextCursor": str(page.next)} if page.is_cut else answer)
 
