@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from rota.sections import LIMIT_MAX, Section
@@ -28,11 +28,6 @@ class CommandSettings(Section):
     processes_max: Annotated[int | None, Field(ge=1, le=LIMIT_MAX)] = 1024
     output_bytes_max: Annotated[int, Field(ge=1, le=1 << 40)] = 10 << 20
 
-    @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        _check_kind(self)
-        return self
-
 
 def not_for(kind: str) -> set[str]:
     """Name the settings, as in a file, that an executor of a kind does not have."""
@@ -41,17 +36,18 @@ def not_for(kind: str) -> set[str]:
     return set(map(to_camel, CommandSettings.model_fields))
 
 
-def _check_kind(settings: Any) -> None:
+def check_kind(settings: Any) -> Any:
     """Refuse what does not go with the kind of an executor. Raises ValueError."""
     if settings.kind == "command":
         _check_command(settings)
-        return
+        return settings
     if not settings.url:
         msg = "url is missing: where is it called?"
         raise ValueError(msg)
     for name in sorted(settings.model_fields_set & CommandSettings.model_fields.keys()):
         msg = f"{to_camel(name)}: only an executor of kind 'command' has that"
         raise ValueError(msg)
+    return settings
 
 
 def _check_command(settings: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rota.command_section import CommandSettings
+from rota.command_section import CommandSettings, check_kind
 from rota.domain.commands import Limits
 from rota.domain.derived import circle_of
 from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
@@ -143,6 +143,8 @@ class ExecutorSettings(CommandSettings):
     kind: Literal["http", "tab", "chat", "command"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
+
+    _goes_together = model_validator(mode="after")(check_kind)
 
 
 class TypeSettings(Section):

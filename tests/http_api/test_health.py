@@ -175,7 +175,7 @@ def test_every_route_of_the_table_is_served(rota: Rota) -> None:
         assert answer.status not in (405, 500, 501), (route, answer)
         if answer.status == 404:
             said = answer.json.get("message") or answer.json.get("error") or answer.json["msg"]
-            known = ("task", "batch", "job", "token", "lease", "workflow", "project")
+            known = ("task", "batch", "job", "token", "lease", "workflow", "project", "schedule")
             assert said.partition(" (")[0] in [f"{what} not found" for what in known]
 
 
