@@ -76,7 +76,7 @@ REACHED = [
 
 def test_the_seeds_reach_what_they_are_meant_to_reach() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(250):
+    for seed in range(500):
         reached.update(run_seed(seed).reached)
     for name in {*KINDS.values(), *REACHED} - {"actor_failed"}:
         assert reached[name] > 0, f"no seed reaches {name}"

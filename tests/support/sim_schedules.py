@@ -78,6 +78,7 @@ class ModelSchedule:
 
     def __init__(self, event: Any) -> None:
         self.last = self.fired = self.overdue_since = 0
+        self.skips = False  # whether the moment at hand is skipped if something goes on
         self.subject: str | None = None
         self.waiting: list[list[Any]] = []
         self.is_paused = bool(event.paused)
@@ -180,6 +181,10 @@ class Schedules(Rule):
         schedule = self._of(record)
         if schedule.is_paused and not event.manual:
             self.violated(f"{event}, and it is paused")
+        said, is_manual = schedule.said, event.manual or event.from_queue
+        latest = event.moment + (said.jitter_ms or 0) * 1000
+        is_put_off = not is_manual and (event.late or (schedule.due_at or 0) > latest)
+        schedule.skips = said.overlap == "skip" and not (said.catch_up == "all" and is_put_off)
         if event.from_queue:
             if schedule.waiting[:1] != [[event.moment, bool(event.manual)]]:
                 self.violated(f"{event} did not wait first: {schedule.waiting}")
@@ -222,7 +227,7 @@ class Schedules(Rule):
         schedule.fired += 1
 
     def _queued(self, schedule: ModelSchedule, event: Any, busy: str | None) -> None:
-        if schedule.said.overlap == "skip" or (busy is None and not schedule.waiting):
+        if schedule.skips or (busy is None and not schedule.waiting):
             self.violated(f"{event} waits for nothing")
         schedule.waiting.append([event.moment, bool(event.manual)])
         if len(schedule.waiting) > (1 if schedule.project is not None else WAITING_MAX):
@@ -236,6 +241,9 @@ class Schedules(Rule):
         is_gone = event.reason == "project not found"
         if busy is None and not schedule.waiting and not is_gone:
             self.violated(f"{event} is skipped although nothing goes on")
+        is_free = not schedule.waiting and not is_gone
+        if schedule.said.overlap == "skip" and not schedule.skips and is_free:
+            self.violated(f"{event} is skipped although all were to be made up for")
         if is_gone and schedule.project in self.model.projects.known:
             self.violated(f"{event} does not find a project that is there")
 
