@@ -8,10 +8,9 @@ from rota.clock import rfc3339
 from rota.http.stored_views import request_said
 
 if TYPE_CHECKING:
-    from rota.domain.project_parts import Done, Item, Project, Run
+    from collections.abc import Mapping
 
-STATES = {"succeeded": "completed"}
-"""What a list calls the states of tasks, where that is another word."""
+    from rota.domain.project_parts import Done, Item, Project, Run
 
 
 def _moment(at: int) -> str | None:
@@ -93,11 +92,13 @@ def item_view(item: Item, position: int | None, state: str = "pending") -> dict[
     return {**head, **request_said(request), "addedAt": rfc3339(item.added_at)}
 
 
-def done_view(done: Done) -> dict[str, Any]:
+def done_view(done: Done, words: Mapping[str, str]) -> dict[str, Any]:
+    """Show what was done; `words` are a dialect's for the states of tasks."""
     return {
         "taskId": done.task,
-        "state": STATES.get(done.state, done.state),
+        "state": words.get(done.state, done.state),
         "position": None,
+        "action": done.action,
         "runId": done.run or None,
         "stoppedAt": rfc3339(done.ended_at),
         "error": done.error,

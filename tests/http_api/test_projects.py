@@ -115,6 +115,15 @@ def test_what_is_not_there_is_not_found(rota: Rota) -> None:
         assert (answer.status, answer.code) == (404, "project_not_found"), path
 
 
+def test_what_was_done_is_told_in_the_words_of_its_path(rota: Rota) -> None:
+    [task] = add(rota, "p", ECHO)
+    assert rota.post("/v1/projects/p/run").status == 202
+    until(lambda: rota.get("/v1/projects/p/tasks").json["done"])
+    for path, word in (("/v1/projects", "succeeded"), ("/projects", "completed")):
+        [done] = rota.get(f"{path}/p/tasks").json["done"]
+        assert (done["taskId"], done["action"], done["state"]) == (task, "echo", word)
+
+
 def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota) -> None:
     body = {**ECHO, "idempotencyKey": "once"}
     first = rota.post("/v1/projects/p/tasks", body)
