@@ -379,6 +379,9 @@ def test_an_attempt_that_ends_by_itself_while_it_is_killed_ends_its_task(
     run(stubborn, "p", "loop")
     in_hand(stubborn, "p", task)
     assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    stopping = status(stubborn, "p")
+    assert (stopping["isRunning"], stopping["shouldStop"]) == (True, True)
+    assert (stopping["stopReason"], stopping["stoppedAt"]) == ("force_stopped", None)
     stubborn.inside(lambda _: stubborn.runner.running[task](Outcome(ok=True, result=1)))
     assert idle(stubborn, "p")["stopReason"] == "force_stopped"
     assert stubborn.get(f"/v1/tasks/{task}").json["state"] == "succeeded"
