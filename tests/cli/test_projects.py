@@ -101,6 +101,12 @@ def test_one_that_is_not_there_is_not_found(rota, how):
     assert "project not found" in result.stderr
 
 
+def test_a_project_without_a_name_is_refused_in_a_sentence(rota):
+    result = rota("project", "add", "", "echo")
+    assert result.exit_code == 1
+    assert "error: a name or id of projects must not be empty" in result.stderr
+
+
 def test_the_client_has_every_call(client):
     client.add_to_project("cli-p5", "echo", params={"n": 1})
     made = client.add_many_to_project("cli-p5", [{"action": "echo"}, {"action": "echo"}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from support.clocks import SetClock, passing
@@ -59,9 +60,19 @@ def test_a_task_that_makes_no_sense_is_refused_by_its_field(
     assert told["error"] == "bad-request"
 
 
-@pytest.mark.parametrize("name", ["run", "stop", "force-stop", "%20", "x" * 201, "a%0Ab"])
+@pytest.mark.parametrize(
+    "name", ["run", "stop", "force-stop", "%20", "x" * 201, "a%0Ab", ".", "..", "%2E%2E", "a%2Fb"]
+)
 def test_a_project_cannot_be_called_anything(rota: Rota, name: str) -> None:
-    assert rota.post(f"/projects/{name}/tasks", ECHO).status == 400
+    answer = rota.post(f"/projects/{name}/tasks", ECHO)
+    assert answer.status == 400
+    assert answer.json["message"].startswith("field 'projectId': must ")
+
+
+@pytest.mark.parametrize("name", ["0b1f6c1e-2f3a-4c7e-9d55-0a1b2c3d4e5f", "a.b", "...", "a:b c"])
+def test_a_project_can_be_called_what_is_one_part_of_a_path(rota: Rota, name: str) -> None:
+    made = rota.post(f"/projects/{quote(name)}/tasks", ECHO)
+    assert (made.status, made.json["projectId"]) == (201, name)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +93,15 @@ def test_a_project_cannot_be_called_anything(rota: Rota, name: str) -> None:
 def test_a_change_that_makes_no_sense_is_refused(rota: Rota, body: dict[str, Any]) -> None:
     [task] = add(rota, "p", ECHO)
     assert rota.request("PATCH", f"/v1/projects/p/tasks/{task}", body).status == 400
+
+
+@pytest.mark.parametrize("body", [{"action": None}, {"taskId": "x"}, {"onMissing": "wait"}])
+def test_a_change_that_is_refused_names_its_field(rota: Rota, body: dict[str, Any]) -> None:
+    [task] = add(rota, "p", ECHO)
+    told = rota.request("PATCH", f"/v1/projects/p/tasks/{task}", body).json
+    [field] = body
+    assert told["details"] == {"field": field}
+    assert told["error"].startswith(f"field '{field}': ")
 
 
 def test_a_change_changes_what_it_says_and_nothing_else(rota: Rota) -> None:
