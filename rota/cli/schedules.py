@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rota.cli.pages import Wish
     from rota.client.sync_client import SyncRotaClient
 
-EXAMPLE = '{"agentId": "me", "action": "backup"}'
+TASK_EXAMPLE = '{"agentId": "me", "action": "backup"}'
+FLOW_EXAMPLE = '{"agentId": "me", "tasks": [{"action": "backup"}]}'
 _APART = ("upcoming", "task", "workflow", "project")
 
 
@@ -35,15 +36,15 @@ def schedule_command() -> None:
     """
 
 
-def _body_of(file: IO[str]) -> dict[str, Any]:
+def _body_of(file: IO[str], example: str) -> dict[str, Any]:
     try:
         body = json.load(file)
     except (ValueError, RecursionError) as error:
         msg = f"{file.name} is not JSON: {error}"
-        raise InvalidRequest(msg, hint=f"write it like {EXAMPLE}") from error
+        raise InvalidRequest(msg, hint=f"write it like {example}") from error
     if not isinstance(body, dict):
         msg = f"{file.name} must be a JSON object"
-        raise InvalidRequest(msg, hint=f"write it like {EXAMPLE}")
+        raise InvalidRequest(msg, hint=f"write it like {example}")
     return body
 
 
@@ -127,9 +128,9 @@ def _target(options: dict[str, Any]) -> dict[str, Any]:
     if project is not None:
         return {"project": {"id": project, "mode": "loop" if loop else "single"}}
     if task_file is not None:
-        return {"task": _body_of(task_file)}
+        return {"task": _body_of(task_file, TASK_EXAMPLE)}
     if flow_file is not None:
-        return {"workflow": _body_of(flow_file)}
+        return {"workflow": _body_of(flow_file, FLOW_EXAMPLE)}
     if agent is None or action is None:
         msg = "--agent and --action go together"
         raise click.UsageError(msg)

@@ -93,12 +93,16 @@ def test_what_cannot_be_meant_is_refused_before_it_is_sent(rota, options, says):
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_file_that_is_no_body_is_refused(rota, tmp_path, content):
-    file = tmp_path / "task.json"
+@pytest.mark.parametrize(
+    ("option", "like"), [("--task", '{"agentId": "me", "action"'), ("--workflow", '"tasks": [{')]
+)
+def test_a_file_that_is_no_body_is_refused(rota, tmp_path, content, option, like):
+    file = tmp_path / "body.json"
     file.write_text(content)
-    result = rota("schedule", "create", "cli-e", "@daily", "--task", str(file))
+    result = rota("schedule", "create", "cli-e", "@daily", option, str(file))
     assert result.exit_code == 1
     assert "JSON" in result.stderr
+    assert like in result.stderr
 
 
 def test_a_calendar_that_never_comes_is_refused_with_a_sentence(rota):
