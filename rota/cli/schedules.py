@@ -1,4 +1,4 @@
-"""`rota schedule create | list | get | pause | resume | run | delete | history`."""
+"""`rota schedule create | list | get | edit | pause | resume | run | delete | history`."""
 
 from __future__ import annotations
 
@@ -186,6 +186,37 @@ def get_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
     rows.append((made, json.dumps(schedule[made])))
     rows += [("upcoming", moment) for moment in schedule["upcoming"]]
     print_table(("field", "value"), rows)
+
+
+@schedule_command.command("edit")
+@click.argument("name")
+@click.option("--cron", help="When it fires.")
+@click.option("--timezone", help="Such as Europe/Berlin.")
+@click.option(
+    "--catch-up",
+    "catchUp",
+    type=click.Choice(["none", "last", "all"]),
+    help="What to make up for that was missed.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(["skip", "queue", "cancel"]),
+    help="What to do when what it made last has not ended.",
+)
+@json_option
+@with_client
+def edit_command(name: str, *, as_json: bool, client: SyncRotaClient, **options: Any) -> None:
+    """Change when a schedule fires; what is not said stays.
+
+    \b
+    Example:
+      rota schedule edit nightly --cron "0 4 * * *" --catch-up last
+    """
+    fields = {each: value for each, value in options.items() if value is not None}
+    if not fields:
+        msg = "say what is to be changed: --cron, --timezone, --catch-up or --overlap"
+        raise click.UsageError(msg)
+    _say(client.change_schedule(name, **fields), as_json=as_json)
 
 
 @schedule_command.command("pause")

@@ -35,6 +35,7 @@ HINTS = {
     "namespace_forbidden": "leave out --namespace and ROTA_NAMESPACE, or give another --token",
     "namespace_not_found": "`rota namespaces --namespace default` lists them",
     "missing_dependency": "submit {taskId} first, or wait for it with --on-missing wait",
+    "schedule_exists": "`rota schedule edit {name}` changes it; `get` shows it",
     "queue_full": "wait for room, which `rota stats` shows; `rota config --server` has the limits",
 }
 """What to type next, by the code of the refusal, with the names that its details have."""

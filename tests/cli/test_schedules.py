@@ -51,6 +51,18 @@ def test_one_is_made_looked_at_run_paused_resumed_and_deleted(rota, client, crea
     assert "schedule not found" in gone.stderr
 
 
+def test_one_is_changed_and_whoever_makes_it_again_is_told_how(rota, client, create):
+    create("cli-g")
+    again = rota("schedule", "create", "cli-g", "@daily", "--agent", "cli-s", "--action", "echo")
+    assert again.exit_code == 1
+    assert "`rota schedule edit cli-g` changes it" in again.stderr
+    changed = rota("schedule", "edit", "cli-g", "--cron", "@daily", "--catch-up", "last")
+    assert changed.stdout.startswith("cli-g active, next ")
+    now = client.get_schedule("cli-g")
+    assert (now["cron"], now["catchUp"], now["overlap"]) == ("@daily", "last", "skip")
+    assert rota("schedule", "edit", "cli-g").exit_code == 2
+
+
 def test_they_are_listed_by_what_is_wanted(rota, create):
     create("cli-b1", "--agent", "cli-b", "--action", "echo", "--paused")
     create("cli-b2", "--agent", "cli-b", "--action", "echo")
