@@ -215,7 +215,9 @@ class Many:
         if not sys.stdin.isatty():
             msg = f"{_tasks(count)} would be {DONE[self._how]}, and nobody is there to be asked"
             raise InvalidRequest(msg, hint="the same with --yes; or with --dry-run to only count")
-        click.confirm(f"{self._how.capitalize()} {_tasks(count)}?", abort=True, err=True)
+        if not click.confirm(f"{self._how.capitalize()} {_tasks(count)}?", err=True):
+            note("nothing was done")
+            click.get_current_context().exit(1)
 
     def _do(self, count: int) -> dict[str, Any]:
         """Change so many, a portion at a time; what is refused comes again in the last."""

@@ -251,7 +251,10 @@ def _each(answer: dict[str, Any], *, as_json: bool) -> None:
         print_json(answer)
     else:
         rows = [
-            (each["projectId"], "ok" if each["success"] else each.get("error", "still running"))
+            (
+                each["projectId"],
+                each.get("runId", "ok") if each["success"] else each.get("error", "still running"),
+            )
             for each in answer["projects"]
         ]
         print_table(("project", "answer"), rows)

@@ -1,4 +1,4 @@
-"""`rota schedule create | list | get | pause | resume | run | delete | history`."""
+"""`rota schedule create | list | get | edit | pause | resume | run | delete | history`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rota.cli.pages import Wish
     from rota.client.sync_client import SyncRotaClient
 
-EXAMPLE = '{"agentId": "me", "action": "backup"}'
+TASK_EXAMPLE = '{"agentId": "me", "action": "backup"}'
+FLOW_EXAMPLE = '{"agentId": "me", "tasks": [{"action": "backup"}]}'
 _APART = ("upcoming", "task", "workflow", "project")
 
 
@@ -35,15 +36,15 @@ def schedule_command() -> None:
     """
 
 
-def _body_of(file: IO[str]) -> dict[str, Any]:
+def _body_of(file: IO[str], example: str) -> dict[str, Any]:
     try:
         body = json.load(file)
     except (ValueError, RecursionError) as error:
         msg = f"{file.name} is not JSON: {error}"
-        raise InvalidRequest(msg, hint=f"write it like {EXAMPLE}") from error
+        raise InvalidRequest(msg, hint=f"write it like {example}") from error
     if not isinstance(body, dict):
         msg = f"{file.name} must be a JSON object"
-        raise InvalidRequest(msg, hint=f"write it like {EXAMPLE}")
+        raise InvalidRequest(msg, hint=f"write it like {example}")
     return body
 
 
@@ -127,9 +128,9 @@ def _target(options: dict[str, Any]) -> dict[str, Any]:
     if project is not None:
         return {"project": {"id": project, "mode": "loop" if loop else "single"}}
     if task_file is not None:
-        return {"task": _body_of(task_file)}
+        return {"task": _body_of(task_file, TASK_EXAMPLE)}
     if flow_file is not None:
-        return {"workflow": _body_of(flow_file)}
+        return {"workflow": _body_of(flow_file, FLOW_EXAMPLE)}
     if agent is None or action is None:
         msg = "--agent and --action go together"
         raise click.UsageError(msg)
@@ -185,6 +186,37 @@ def get_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
     rows.append((made, json.dumps(schedule[made])))
     rows += [("upcoming", moment) for moment in schedule["upcoming"]]
     print_table(("field", "value"), rows)
+
+
+@schedule_command.command("edit")
+@click.argument("name")
+@click.option("--cron", help="When it fires.")
+@click.option("--timezone", help="Such as Europe/Berlin.")
+@click.option(
+    "--catch-up",
+    "catchUp",
+    type=click.Choice(["none", "last", "all"]),
+    help="What to make up for that was missed.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(["skip", "queue", "cancel"]),
+    help="What to do when what it made last has not ended.",
+)
+@json_option
+@with_client
+def edit_command(name: str, *, as_json: bool, client: SyncRotaClient, **options: Any) -> None:
+    """Change when a schedule fires; what is not said stays.
+
+    \b
+    Example:
+      rota schedule edit nightly --cron "0 4 * * *" --catch-up last
+    """
+    fields = {each: value for each, value in options.items() if value is not None}
+    if not fields:
+        msg = "say what is to be changed: --cron, --timezone, --catch-up or --overlap"
+        raise click.UsageError(msg)
+    _say(client.change_schedule(name, **fields), as_json=as_json)
 
 
 @schedule_command.command("pause")

@@ -35,12 +35,14 @@ HINTS = {
     "namespace_forbidden": "leave out --namespace and ROTA_NAMESPACE, or give another --token",
     "namespace_not_found": "`rota namespaces --namespace default` lists them",
     "missing_dependency": "submit {taskId} first, or wait for it with --on-missing wait",
+    "schedule_exists": "`rota schedule edit {name}` changes it; `get` shows it",
     "queue_full": "wait for room, which `rota stats` shows; `rota config --server` has the limits",
 }
 """What to type next, by the code of the refusal, with the names that its details have."""
 HINTS_BY_MESSAGE = {
     "task not found": "`rota list` shows the tasks of the last minutes; for a batch, "
-    "`rota batch get ID`",
+    "`rota batch get ID`; what waits on a project's list is shown by `rota project tasks PROJECT`, "
+    "and taken off by `rota project remove PROJECT ID`",
     "token not found": "`rota token list` shows them",
     "batch not found": "give the id that `rota batch submit` printed",
     "the batch is already finished": "`rota batch get {batchId}` shows it",

@@ -33,7 +33,7 @@ class Duration(click.ParamType[int]):
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         ms = _span_ms(str(value))
         if ms is None:
-            self.fail(f"{value!r} is not like 500ms, 5s, 2m or 1h", param, ctx)
+            self.fail(f"{value!r} is not like 500ms, 5s, 2m, 1h or 1d", param, ctx)
         return ms
 
 

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def path_of(noun: str, subject: str, verb: str = "", *more: str) -> str:
-    """Give the path of one thing, or of what is to be done with it, or with what is in it."""
+    """Give the path of one thing, or of what is to be done with it, or with what is in it.
+
+    Raises InvalidRequest for what has no name.
+    """
+    if not all((subject, *more)):
+        raise InvalidRequest(f"a name or id of {noun} must not be empty")
     path = f"/v1/{noun}/{quote(subject, safe='')}"
     rest = "".join(f"/{quote(each, safe='')}" for each in more)
     return f"{path}/{verb}{rest}" if verb else path

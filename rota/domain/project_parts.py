@@ -203,6 +203,7 @@ class Done(NamedTuple):
     key: str | None = None
     digest: str | None = None
     agent: str | None = None
+    action: str = ""
 
 
 class Project:

@@ -249,6 +249,13 @@ class EventPage(BaseModel):
     head: int
 
 
+class HistoryPage(BaseModel):
+    """Some events of one thing, oldest first; if there are more, ask again with after=next."""
+
+    events: list[EventView]
+    next: int | None = None
+
+
 class HeadView(BaseModel):
     """The end of the log; keep it elsewhere to prove the history later."""
 

@@ -51,7 +51,12 @@ _PROBLEMS = {
     projects.NAME: projects.problem,
 }
 _STATELESS = ("/health", "/metrics", "/docs", "/v1/namespaces")
-_JOB_PATHS = ("/api/", "/ws/jobs")
+_OF_DIALECTS = {
+    "/api/": browsermanager.NAME,
+    "/ws/jobs": browsermanager.NAME,
+    "/projects/": projects.NAME,
+}
+"""Under which paths whose words are spoken, also where there is nothing."""
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -122,7 +127,7 @@ class App:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
         path = _path_of(request)
-        dialect = browsermanager.NAME if path.startswith(_JOB_PATHS) else ""
+        dialect = ""
         call = None
         try:
             route, params = self._match(request.method, path)
@@ -138,7 +143,8 @@ class App:
             shown: RotaError = error
             if isinstance(error, LogError) and call is not None:
                 shown = call.namespace.damage.met(error)
-            answer = self._problem(shown, request_id, call.dialect if call else dialect)
+            said_in = call.dialect if call else dialect or _dialect_at(path)
+            answer = self._problem(shown, request_id, said_in)
             problems.forget_frames(error)
         except ConnectionError as error:
             problems.forget_frames(error)
@@ -180,6 +186,11 @@ class App:
             body_bytes_max=server.body_bytes_max,
             header_timeout_s=server.header_timeout_s,
         )
+
+
+def _dialect_at(path: str) -> str:
+    """Name the dialect of a path that leads to no route."""
+    return next((name for at, name in _OF_DIALECTS.items() if f"{path}/".startswith(at)), "")
 
 
 def _path_of(request: BaseRequest) -> str:

@@ -139,16 +139,41 @@ class QueueStopped(BaseModel):
     success: bool
 
 
+class StillRunning(BaseModel):
+    """What a force-stop has not ended yet."""
+
+    runId: str
+    taskId: str | None
+
+
 class QueueKilled(BaseModel):
     """What was cut off, and what is not gone yet."""
 
     success: bool
     killedRuns: list[str]
-    stillRunning: list[dict[str, Any]]
+    stillRunning: list[StillRunning]
+
+
+class ProjectAnswer(BaseModel):
+    """What became of one of several: what is answered for it alone, or why it was refused."""
+
+    projectId: str
+    success: bool
+    runId: str | None = None
+    mode: str | None = None
+    state: str | None = None
+    killedRuns: list[str] | None = None
+    stillRunning: list[StillRunning] | None = None
+    error: str | None = Field(None, description="a sentence; under /projects what happened")
+    message: str | None = Field(None, description="under /projects: a sentence")
+    code: str | None = None
+    retryable: bool | None = None
+    details: dict[str, Any] | None = None
+    requestId: str | None = None
 
 
 class EachProject(BaseModel):
     """What became of each project that was named, in their order."""
 
-    projects: list[dict[str, Any]]
+    projects: list[ProjectAnswer]
     success: bool = Field(description="whether it was so for all")

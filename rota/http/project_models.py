@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, RootModel, model_validator
+from pydantic import AfterValidator, Field, RootModel, field_validator, model_validator
 
 from rota.config import BATCH_MAX, ID_CHARS_MAX
 from rota.domain.project_lists import TAKEN_NAMES
@@ -52,6 +52,9 @@ PLAN_FIELDS = {"not_before": "notBefore", "retry": "retry", **ASKED}
 def _project_id(text: str) -> str:
     if text in TAKEN_NAMES:
         msg = f"must not be {' or '.join(sorted(TAKEN_NAMES))}: those are paths of their own"
+        raise ValueError(msg)
+    if "/" in text or text in (".", ".."):
+        msg = "must have no / and not be . or ..: it is a part of paths"
         raise ValueError(msg)
     return text
 
@@ -102,18 +105,29 @@ class ItemPatch(NativeBody, TaskOptions):
 
     _named = model_validator(mode="before")(one_action)
 
+    @field_validator("action")
+    @classmethod
+    def _not_null(cls, value: str | None) -> str:
+        if value is None:
+            msg = "must not be null"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("taskId", "onMissing", mode="before")
+    @classmethod
+    def _fixed(cls, value: Any) -> Any:
+        del value
+        msg = "cannot be changed"
+        raise ValueError(msg)
+
     @model_validator(mode="after")
     def _makes_sense(self) -> ItemPatch:
         said = self.model_fields_set
-        for name in ("taskId", "onMissing"):
-            if name in said:
-                msg = f"{name}: cannot be changed"
-                raise ValueError(msg)
         if {"before", "position"} <= said:
             msg = "give either before or position, not both"
             raise ValueError(msg)
-        if ("action" in said and self.action is None) or not said:
-            msg = "action: must not be null" if said else "say what is to be changed"
+        if not said:
+            msg = "say what is to be changed"
             raise ValueError(msg)
         return self
 

@@ -6,6 +6,7 @@ from rota.domain.tokens import Right
 from rota.http import models
 from rota.http import project_answers as out
 from rota.http import project_models as bodies
+from rota.http.answers import HistoryPage
 from rota.http.dialects.projects import NAME
 from rota.http.route import Route
 from rota.http.v1 import projects
@@ -25,7 +26,7 @@ def _routes(base: str, dialect: str) -> tuple[Route, ...]:
         (f"{one}/queue/status", projects.status, "What it is doing", out.QueueStatus, ()),
         (f"{one}/runs", projects.list_runs, "Its last runs", out.RunPage, ()),
         (run, projects.get_run, "One run", out.RunView, ()),
-        (f"{run}/events", projects.run_events, "A run's history", None, ("after", "limit")),
+        (f"{run}/events", projects.run_events, "A run's history", HistoryPage, ("after", "limit")),
     )
     do = (
         ("POST", f"{base}/run", projects.run_many, "Start several projects",

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
+from rota.domain.project_parts import FORCE_STOPPED
 from rota.http.stored_views import request_said
 
 if TYPE_CHECKING:
-    from rota.domain.project_parts import Done, Item, Project, Run
+    from collections.abc import Mapping
 
-STATES = {"succeeded": "completed"}
-"""What a list calls the states of tasks, where that is another word."""
+    from rota.domain.project_parts import Done, Item, Project, Run
 
 
 def _moment(at: int) -> str | None:
     return rfc3339(at) if at else None
+
+
+def _why_stopped(run: Run) -> str | None:
+    """Say why a run ended; one that is stopped by force will end so, however long it takes."""
+    return run.reason or (FORCE_STOPPED if run.stop == "force" else None)
 
 
 def status_view(project: Project) -> dict[str, Any]:
@@ -31,7 +36,7 @@ def status_view(project: Project) -> dict[str, Any]:
         "shouldStop": run is not None and run.stop is not None,
         "stoppedAt": _moment(ended.ended_at) if ended is not None else None,
         "lastError": ended.error if ended is not None else None,
-        "stopReason": ended.reason if ended is not None else None,
+        "stopReason": _why_stopped(last) if last is not None else None,
         "currentTaskId": run.task if run is not None else None,
         "completed": last.completed if last is not None else 0,
         "remaining": len(project.items),
@@ -81,7 +86,7 @@ def run_view(run: Run) -> dict[str, Any]:
         "stoppedAt": _moment(run.ended_at),
         "durationMs": run.duration_us // 1000 if run.is_over else None,
         "completed": run.completed,
-        "stopReason": run.reason,
+        "stopReason": _why_stopped(run),
         "error": run.error if run.is_over else None,
     }
 
@@ -93,11 +98,13 @@ def item_view(item: Item, position: int | None, state: str = "pending") -> dict[
     return {**head, **request_said(request), "addedAt": rfc3339(item.added_at)}
 
 
-def done_view(done: Done) -> dict[str, Any]:
+def done_view(done: Done, words: Mapping[str, str]) -> dict[str, Any]:
+    """Show what was done; `words` are a dialect's for the states of tasks."""
     return {
         "taskId": done.task,
-        "state": STATES.get(done.state, done.state),
+        "state": words.get(done.state, done.state),
         "position": None,
+        "action": done.action,
         "runId": done.run or None,
         "stoppedAt": rfc3339(done.ended_at),
         "error": done.error,

@@ -80,6 +80,8 @@ ROUTES: tuple[Route, ...] = (
         "/v1/tasks/{id}/events",
         tasks.events,
         "A task's history; `next` is the `after` of the next page",
+        None,
+        answers.HistoryPage,
         query=("after", "limit"),
         needs=Right.SEE,
     ),

@@ -171,7 +171,10 @@ class Projects:
         if project is None:
             return
         error = cut(_error_of(record, task))
-        done = Done(task.id, task.state.value, plan.run or "", record.at, error, agent=task.agent)
+        done = Done(
+            task.id, task.state.value, plan.run or "", record.at, error,
+            agent=task.agent, action=task.action,
+        )  # fmt: skip
         run, item = project.run, project.taken
         if run is not None and item is not None and run.task == task.id:
             run.task, run.fate, run.error = None, done.state, done.error

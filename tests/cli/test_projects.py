@@ -37,7 +37,7 @@ def test_a_list_is_filled_worked_through_and_looked_at(rota, client, add):
     assert started.stdout.startswith("run-")
     assert idle(client, "cli-p1")["stopReason"] == "single_done"
     shown = words(rota("project", "tasks", "cli-p1"))
-    assert shown[1:] == [[first, "completed"], ["0", second, "pending", "echo"]]
+    assert shown[1:] == [[first, "succeeded", "echo"], ["0", second, "pending", "echo"]]
     assert rota("project", "run", "cli-p1", "--loop").exit_code == 0
     idle(client, "cli-p1")
     assert ["stopReason", "empty"] in words(rota("project", "status", "cli-p1"))
@@ -57,10 +57,22 @@ def test_what_has_not_started_is_moved_and_removed(rota, client, add):
     assert listed == [third, first]
 
 
+@pytest.mark.parametrize("how", ["get", "cancel"])
+def test_who_asks_for_what_waits_on_a_list_is_told_where_it_is(rota, add, how):
+    [task] = add("cli-p6", "echo")
+    result = rota(how, task)
+    assert result.exit_code == 1
+    assert "`rota project tasks PROJECT`" in result.stderr
+    assert "`rota project remove PROJECT ID`" in result.stderr
+
+
 def test_it_is_stopped_and_cut_off(rota, client, add):
     add("cli-p3", "sleep", ms=60_000)
     add("cli-p4", "sleep", ms=60_000)
-    assert rota("project", "run", "cli-p3", "cli-p4", "--loop").exit_code == 0
+    started = rota("project", "run", "cli-p3", "cli-p4", "--loop")
+    assert started.exit_code == 0
+    runs = [client.project_status(each)["currentRunId"] for each in ("cli-p3", "cli-p4")]
+    assert words(started)[1:] == [["cli-p3", runs[0]], ["cli-p4", runs[1]]]
     again = rota("project", "run", "cli-p3")
     assert again.exit_code == 1
     assert "already processing" in again.stderr
@@ -87,6 +99,12 @@ def test_one_that_is_not_there_is_not_found(rota, how):
     result = rota("project", how, "cli-nobody")
     assert result.exit_code == 1
     assert "project not found" in result.stderr
+
+
+def test_a_project_without_a_name_is_refused_in_a_sentence(rota):
+    result = rota("project", "add", "", "echo")
+    assert result.exit_code == 1
+    assert "error: a name or id of projects must not be empty" in result.stderr
 
 
 def test_the_client_has_every_call(client):

@@ -51,6 +51,18 @@ def test_one_is_made_looked_at_run_paused_resumed_and_deleted(rota, client, crea
     assert "schedule not found" in gone.stderr
 
 
+def test_one_is_changed_and_whoever_makes_it_again_is_told_how(rota, client, create):
+    create("cli-g")
+    again = rota("schedule", "create", "cli-g", "@daily", "--agent", "cli-s", "--action", "echo")
+    assert again.exit_code == 1
+    assert "`rota schedule edit cli-g` changes it" in again.stderr
+    changed = rota("schedule", "edit", "cli-g", "--cron", "@daily", "--catch-up", "last")
+    assert changed.stdout.startswith("cli-g active, next ")
+    now = client.get_schedule("cli-g")
+    assert (now["cron"], now["catchUp"], now["overlap"]) == ("@daily", "last", "skip")
+    assert rota("schedule", "edit", "cli-g").exit_code == 2
+
+
 def test_they_are_listed_by_what_is_wanted(rota, create):
     create("cli-b1", "--agent", "cli-b", "--action", "echo", "--paused")
     create("cli-b2", "--agent", "cli-b", "--action", "echo")
@@ -93,12 +105,16 @@ def test_what_cannot_be_meant_is_refused_before_it_is_sent(rota, options, says):
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_file_that_is_no_body_is_refused(rota, tmp_path, content):
-    file = tmp_path / "task.json"
+@pytest.mark.parametrize(
+    ("option", "like"), [("--task", '{"agentId": "me", "action"'), ("--workflow", '"tasks": [{')]
+)
+def test_a_file_that_is_no_body_is_refused(rota, tmp_path, content, option, like):
+    file = tmp_path / "body.json"
     file.write_text(content)
-    result = rota("schedule", "create", "cli-e", "@daily", "--task", str(file))
+    result = rota("schedule", "create", "cli-e", "@daily", option, str(file))
     assert result.exit_code == 1
     assert "JSON" in result.stderr
+    assert like in result.stderr
 
 
 def test_a_calendar_that_never_comes_is_refused_with_a_sentence(rota):

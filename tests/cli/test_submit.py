@@ -156,7 +156,7 @@ def test_dedup_rejects_returns_and_replaces(rota):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--delay", "5"), "not like 500ms"),
+        (("--delay", "5"), "not like 500ms, 5s, 2m, 1h or 1d"),
         (("--delay", "5s", "--not-before", "+5s"), "either --delay or --not-before"),
         (("--not-before", "5s"), "not like +30s"),
         (("--dedup-mode", "return"), "--dedup-key"),

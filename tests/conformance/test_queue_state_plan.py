@@ -102,6 +102,26 @@ def kinds(rota: Rota) -> list[str]:
     return [event["kind"] for event in rota.events(limit=1000)]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "told", "error"),
+    [
+        ("PUT", "/projects", 405, "method-not-allowed"),
+        ("PUT", "/projects/p/run", 405, "method-not-allowed"),
+        ("GET", "/projects/", 404, "not-found"),
+        ("GET", "/projects/p/bogus", 404, "not-found"),
+        ("GET", "/projects/p/queue/status/more", 404, "not-found"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_told_in_the_plans_words(
+    rota: Rota, method: str, path: str, told: int, error: str
+) -> None:
+    answer = rota.request(method, path)
+    assert (answer.status, answer.json["error"]) == (told, error)
+    assert set(answer.json) == {"error", "message"}
+    native = rota.request(method, f"/v1{path}")
+    assert (native.status, native.code) == (told, error.replace("-", "_"))
+
+
 # -- phase 1: the state of a queue
 
 
@@ -359,6 +379,9 @@ def test_an_attempt_that_ends_by_itself_while_it_is_killed_ends_its_task(
     run(stubborn, "p", "loop")
     in_hand(stubborn, "p", task)
     assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    stopping = status(stubborn, "p")
+    assert (stopping["isRunning"], stopping["shouldStop"]) == (True, True)
+    assert (stopping["stopReason"], stopping["stoppedAt"]) == ("force_stopped", None)
     stubborn.inside(lambda _: stubborn.runner.running[task](Outcome(ok=True, result=1)))
     assert idle(stubborn, "p")["stopReason"] == "force_stopped"
     assert stubborn.get(f"/v1/tasks/{task}").json["state"] == "succeeded"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from support.clocks import SetClock, passing
@@ -59,9 +60,19 @@ def test_a_task_that_makes_no_sense_is_refused_by_its_field(
     assert told["error"] == "bad-request"
 
 
-@pytest.mark.parametrize("name", ["run", "stop", "force-stop", "%20", "x" * 201, "a%0Ab"])
+@pytest.mark.parametrize(
+    "name", ["run", "stop", "force-stop", "%20", "x" * 201, "a%0Ab", ".", "..", "%2E%2E", "a%2Fb"]
+)
 def test_a_project_cannot_be_called_anything(rota: Rota, name: str) -> None:
-    assert rota.post(f"/projects/{name}/tasks", ECHO).status == 400
+    answer = rota.post(f"/projects/{name}/tasks", ECHO)
+    assert answer.status == 400
+    assert answer.json["message"].startswith("field 'projectId': must ")
+
+
+@pytest.mark.parametrize("name", ["0b1f6c1e-2f3a-4c7e-9d55-0a1b2c3d4e5f", "a.b", "...", "a:b c"])
+def test_a_project_can_be_called_what_is_one_part_of_a_path(rota: Rota, name: str) -> None:
+    made = rota.post(f"/projects/{quote(name)}/tasks", ECHO)
+    assert (made.status, made.json["projectId"]) == (201, name)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +93,15 @@ def test_a_project_cannot_be_called_anything(rota: Rota, name: str) -> None:
 def test_a_change_that_makes_no_sense_is_refused(rota: Rota, body: dict[str, Any]) -> None:
     [task] = add(rota, "p", ECHO)
     assert rota.request("PATCH", f"/v1/projects/p/tasks/{task}", body).status == 400
+
+
+@pytest.mark.parametrize("body", [{"action": None}, {"taskId": "x"}, {"onMissing": "wait"}])
+def test_a_change_that_is_refused_names_its_field(rota: Rota, body: dict[str, Any]) -> None:
+    [task] = add(rota, "p", ECHO)
+    told = rota.request("PATCH", f"/v1/projects/p/tasks/{task}", body).json
+    [field] = body
+    assert told["details"] == {"field": field}
+    assert told["error"].startswith(f"field '{field}': ")
 
 
 def test_a_change_changes_what_it_says_and_nothing_else(rota: Rota) -> None:
@@ -113,6 +133,15 @@ def test_what_is_not_there_is_not_found(rota: Rota) -> None:
     ):  # fmt: skip
         answer = rota.request(method, f"/v1/projects/nobody{path}")
         assert (answer.status, answer.code) == (404, "project_not_found"), path
+
+
+def test_what_was_done_is_told_in_the_words_of_its_path(rota: Rota) -> None:
+    [task] = add(rota, "p", ECHO)
+    assert rota.post("/v1/projects/p/run").status == 202
+    until(lambda: rota.get("/v1/projects/p/tasks").json["done"])
+    for path, word in (("/v1/projects", "succeeded"), ("/projects", "completed")):
+        [done] = rota.get(f"{path}/p/tasks").json["done"]
+        assert (done["taskId"], done["action"], done["state"]) == (task, "echo", word)
 
 
 def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota) -> None:

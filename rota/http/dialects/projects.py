@@ -1,4 +1,4 @@
-"""The queue-state plan's own words: errors as `{error, message}`, in kebab case.
+"""The queue-state plan's own words: errors as `{error, message}`, in kebab case; `completed`.
 
 Everything else under /projects is as under /v1/projects (http/v1/projects.py).
 """
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rota.errors import RotaError
 
 NAME = "projects"
+STATES = {"succeeded": "completed"}
+"""What a list calls the states of tasks that were done, where that is another word."""
 
 
 def problem(error: RotaError, request_id: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """/v1/projects and /projects: lists of tasks, and the runs that work through them.
 
-Both paths lead here; they differ in how an error is told (dialects/projects.py).
+Both paths lead here; they differ in the words for errors and successes (dialects/projects.py).
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ async def list_tasks(call: Call) -> Any:
     at = call.query_int("cursor", default=0, low=0, high=PLACES_MAX)
 
     may_see = call.sight.may_see
+    words = dialect.STATES if call.dialect else {}
 
     def show(project: Project) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -111,7 +112,7 @@ async def list_tasks(call: Call) -> Any:
             "count": len(rows),
             "remaining": len(project.items),
             "current": item_view(current, None, "in_progress") if current is not None else None,
-            "done": [done_view(each) for each in project.done if may_see(each.agent)],
+            "done": [done_view(each, words) for each in project.done if may_see(each.agent)],
         }
         return page | ({"nextCursor": str(place)} if place < len(project.items) else {})
 
