@@ -105,11 +105,13 @@ class Run(_Row):
     """One start of a project, until it has ended.
 
     `item` is the one that it was told to begin with. `task` is the one that it has selected and
-    that has not ended; `fate` and `error` are those of the last that has. `stop` is None, "stop" or
-    "force".
+    that has not ended; `fate` and `error` are those of the last that has. `item_agent` is the agent
+    of the first, `agent` that of the others: who may not see it is shown neither. `stop` is None,
+    "stop" or "force".
     """
 
     __slots__ = (
+        "agent",
         "by",
         "completed",
         "ended_at",
@@ -117,6 +119,7 @@ class Run(_Row):
         "fate",
         "id",
         "item",
+        "item_agent",
         "mode",
         "project",
         "queued_at",
@@ -130,9 +133,10 @@ class Run(_Row):
         "task",
     )
 
-    def __init__(self, record: e.Record[e.RunQueued]) -> None:
+    def __init__(self, record: e.Record[e.RunQueued], item_agent: str | None) -> None:
         event = record.event
         self.id, self.project, self.mode, self.item = event[:4]
+        self.agent = self.item_agent = item_agent
         self.by, self.seq = record.by, record.seq
         self.queued_at = record.at
         self.started_at = self.ended_at = self.stop_at = 0

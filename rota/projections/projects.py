@@ -114,8 +114,9 @@ class Projects:
     # -- runs
 
     def on_queued(self, record: Record[e.RunQueued]) -> None:
-        run = Run(record)
-        project = self.by_id[run.project]
+        project, wanted = self.by_id[record.event.project], record.event.item
+        item = project.find(wanted) if wanted is not None else None
+        run = Run(record, item.agent if item is not None else None)
         project.runs.append(run)
         project.figures.starts += 1
         self.names[run.id] = project.id
@@ -133,7 +134,7 @@ class Projects:
         project, at = self._place(event.project, event.item)
         run = self._run(event.run)
         project.taken = project.items.pop(at)
-        run.task, run.fate = event.item, None
+        run.task, run.fate, run.agent = event.item, None, project.taken.agent
         run.taken += 1
 
     def on_stop_requested(self, record: Record[e.RunStopRequested]) -> None:
