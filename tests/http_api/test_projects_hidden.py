@@ -15,6 +15,7 @@ from support.tokens import OPS, Guarded, bearer
 from rota.domain.project_parts import RUNS_KEPT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.http_server import Answer, Servers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ECHO = {"action": "echo"}
 BOBS = {"agentId": "bob", "taskId": "b-secret"}
 FAILS = {**BOBS, "action": "fail", "params": {"message": "the vault is at 12 Elm"}}
+NEW = ("x-request-id", "date", "content-length")
 LIST = "/v1/projects/ann/tasks"
 
 
@@ -57,6 +59,13 @@ class Ann:
     def said(self, run_id: str) -> str:
         """Give all that there is to be heard of the project."""
         return "\n".join(str(self.ask("GET", path).json) for path in self.paths(run_id))
+
+
+def told(answer: Answer, name: str) -> tuple[Any, ...]:
+    """Give all that an answer says, but for the name that was asked for and what is drawn anew."""
+    headers = {key: value for key, value in answer.headers.items() if key not in NEW}
+    said = {key: value for key, value in answer.json.items() if key != "requestId"}
+    return answer.status, headers, str(said).replace(name, "NAME")
 
 
 def test_neither_id_nor_error_of_what_is_anothers_is_shown(serve: Servers) -> None:
@@ -96,6 +105,64 @@ def test_what_is_its_own_is_shown_beside_what_is_anothers(serve: Servers) -> Non
     assert row["taskId"] == "anns"
     path = f"/v1/projects/ann/runs/{run_id}/events"
     assert ann.ask("GET", path).json == ann.ops.get(path).json
+
+
+def asked_of(item: str, own: str) -> Iterator[tuple[str, str, Any]]:
+    """Name an item wherever something can be asked about one."""
+    yield "POST", LIST, {**ECHO, "before": item}
+    yield "POST", LIST, {"tasks": [ECHO], "before": item}
+    yield "PATCH", f"{LIST}/{own}", {"before": item}
+    yield "PATCH", f"{LIST}/{own}", {"priority": "low", "before": item}
+    yield "PATCH", f"{LIST}/{item}", {"priority": "low"}
+    yield "PATCH", f"{LIST}/{item}", {"position": 0}
+    yield "PATCH", f"{LIST}/{item}", {"before": own}
+    yield "DELETE", f"{LIST}/{item}", None
+    yield "POST", "/v1/projects/ann/run", {"taskId": item}
+
+
+def test_what_is_anothers_on_its_list_is_answered_as_what_never_was(serve: Servers) -> None:
+    own = {"action": "waits", "taskId": "anns"}
+    ann = Ann(serve, {**BOBS, "action": "waits"}, own, {**own, "taskId": "anns-next"})
+
+    def compare(status: int) -> None:
+        pairs = zip(
+            asked_of("b-secret", "anns-next"), asked_of("b-absent", "anns-next"), strict=True
+        )
+        for there, gone in pairs:
+            found, absent = ann.ask(*there), ann.ask(*gone)
+            assert told(found, "b-secret") == told(absent, "b-absent"), there
+            assert found.status == (status if there[1].endswith("/run") else 404), there
+
+    compare(404)
+    ann.ops.post("/v1/projects/ann/run", {"taskId": "anns"})
+    compare(409)  # a run is under way, whatever there is
+    assert ann.ops.post("/v1/projects/ann/queue/force-stop").json["success"]
+    ann.ops.post("/v1/projects/ann/run", {"taskId": "b-secret"})
+    until(lambda: ann.ops.get(LIST).json["current"])
+    compare(409)
+    assert ann.ops.post("/v1/projects/ann/queue/force-stop").json["success"]
+    assert "b-secret" in str(ann.ops.get(LIST).json["done"])
+    compare(404)
+    assert [row["taskId"] for row in ann.ops.get(LIST).json["tasks"]] == ["anns-next"]
+
+
+def test_a_project_with_anothers_tasks_is_not_its_to_delete(serve: Servers) -> None:
+    ann = Ann(serve, {**BOBS, **ECHO}, ECHO)
+    answer = ann.ask("DELETE", "/v1/projects/ann")
+    assert (answer.status, answer.code) == (404, "project_not_found")
+    assert ann.ops.get(LIST).json["count"] == 2
+    assert ann.ops.request("DELETE", f"{LIST}/b-secret").status == 200
+    assert ann.ask("DELETE", "/v1/projects/ann").json["removed"] == 1
+
+
+def test_a_key_of_anothers_task_on_its_list_is_not_known(serve: Servers) -> None:
+    ann = Ann(serve, {**ECHO, "taskId": "anns"})
+    keyed = {**ECHO, "idempotencyKey": "k"}
+    [bobs] = ann.ops.post(LIST, {"agentId": "bob", "tasks": [keyed]}).json["tasks"]
+    made = ann.ask("POST", LIST, keyed)
+    assert made.status == 201
+    assert made.json["taskId"] != bobs["taskId"]
+    assert ann.ask("POST", LIST, keyed).json == {**made.json, "idempotent": True}
 
 
 def test_what_runs_of_anothers_is_not_named_even_if_it_cannot_be_killed(
