@@ -29,6 +29,8 @@ ITEMS_MAX = 100_000
 """How many items may be on the lists of all projects."""
 ITEM_BYTES_MAX = 64 << 20
 """How large the requests of all items may be together."""
+LIST_BYTES_MAX = ITEM_BYTES_MAX // 8
+"""How large those of one project may be: so none has what all of them share."""
 TAKEN_NAMES = frozenset({"run", "stop", "force-stop"})
 """Names that paths have a meaning for already."""
 
@@ -111,7 +113,8 @@ def decide_additions(
     if room.items + len(events) > ITEMS_MAX:
         msg = f"the lists of all projects have {ITEMS_MAX} tasks, which is the most"
         raise QueueFull(msg, code="projects_full", details={"max": ITEMS_MAX})
-    _check_bytes(room.bytes + sum(len(orjson.dumps(event.request)) for event in events))
+    more = sum(len(orjson.dumps(event.request)) for event in events)
+    _check_bytes(project, project_id, room, more)
     return events
 
 
@@ -121,7 +124,7 @@ def decide_edit(
     """Have an item ask for something else. Raises NotFound, Conflict or QueueFull."""
     item = pending_item(project, project_id, item_id)
     written = write_request(request)
-    _check_bytes(room.bytes - item.size + len(orjson.dumps(written)))
+    _check_bytes(project, project_id, room, len(orjson.dumps(written)) - item.size)
     return e.ProjectTaskEdited(request.agent, project_id, item_id, written)
 
 
@@ -213,8 +216,13 @@ def check_fits(request: Request) -> None:
             raise InvalidRequest(msg, details={"field": field})
 
 
-def _check_bytes(size: int) -> None:
-    if size > ITEM_BYTES_MAX:
+def _check_bytes(project: Project | None, project_id: str, room: Room, more: int) -> None:
+    have = project.bytes if project is not None else 0
+    if have + more > LIST_BYTES_MAX:
+        msg = f"the list has {have} bytes; it may have {LIST_BYTES_MAX}"
+        details = about(project_id, maxBytes=LIST_BYTES_MAX)
+        raise QueueFull(msg, code="project_full", details=details)
+    if room.bytes + more > ITEM_BYTES_MAX:
         msg = f"the lists of all projects have {ITEM_BYTES_MAX >> 20} MiB, which is the most"
         raise QueueFull(msg, code="projects_full", details={"maxBytes": ITEM_BYTES_MAX})
 

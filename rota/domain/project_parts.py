@@ -212,16 +212,18 @@ class Done(NamedTuple):
 class Project:
     """An ordered list, its runs and what they come to.
 
-    `taken` is the item that the run has selected and whose task has not ended.
+    `taken` is the item that the run has selected and whose task has not ended; `bytes` counts it,
+    and what is on the list.
     """
 
-    __slots__ = ("created_at", "done", "figures", "id", "items", "runs", "taken")
+    __slots__ = ("bytes", "created_at", "done", "figures", "id", "items", "runs", "taken")
 
     def __init__(self, project_id: str, created_at: int) -> None:
         self.id = project_id
         self.created_at = created_at
         self.items: list[Item] = []
         self.taken: Item | None = None
+        self.bytes = 0
         self.runs: list[Run] = []
         self.done: list[Done] = []
         self.figures = Figures()

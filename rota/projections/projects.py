@@ -68,7 +68,7 @@ class Projects:
             project = self.by_id[event.project] = Project(event.project, record.at)
         item = Item(event.item, event.request, record.by, record.at)
         project.items.insert(project.place_of(event.before), item)
-        self._count(item, 1)
+        self._count(project, item, 1)
         self.names[item.id] = project.id
         if event.replaces is not None:
             project.done = [each for each in project.done if each.task != event.replaces]
@@ -78,8 +78,8 @@ class Projects:
         project, at = self._place(event.project, event.item)
         old = project.items[at]
         item = project.items[at] = Item(old.id, event.request, record.by, old.added_at)
-        self._count(old, -1)
-        self._count(item, 1)
+        self._count(project, old, -1)
+        self._count(project, item, 1)
 
     def on_moved(self, record: Record[e.ProjectTaskMoved]) -> None:
         event = record.event
@@ -90,12 +90,12 @@ class Projects:
     def on_removed(self, record: Record[e.ProjectTaskRemoved]) -> None:
         event = record.event
         project, at = self._place(event.project, event.item)
-        self._drop(project.items.pop(at))
+        self._drop(project, project.items.pop(at))
 
     def on_deleted(self, record: Record[e.ProjectDeleted]) -> None:
         project = self.by_id.pop(record.event.project)
         for item in project.items:
-            self._drop(item)
+            self._drop(project, item)
         for run in project.runs:
             del self.names[run.id]
 
@@ -103,11 +103,12 @@ class Projects:
         project = self.by_id[project_id]
         return project, [item.id for item in project.items].index(item_id)
 
-    def _drop(self, item: Item) -> None:
-        self._count(item, -1)
+    def _drop(self, project: Project, item: Item) -> None:
+        self._count(project, item, -1)
         del self.names[item.id]
 
-    def _count(self, item: Item, by: int) -> None:
+    def _count(self, project: Project, item: Item, by: int) -> None:
+        project.bytes += by * item.size
         self.items += by
         self.bytes += by * item.size
 
@@ -179,7 +180,7 @@ class Projects:
             run.completed += done.state == "succeeded"
             project.taken = None
             done = done._replace(key=item.key, digest=item.digest)
-            self._drop(item)
+            self._drop(project, item)
             project.done.append(done)
             del project.done[:-DONE_KEPT]
             return
@@ -227,7 +228,7 @@ class Projects:
         for project in self.by_id.values():
             held = [*project.items, *([project.taken] if project.taken is not None else [])]
             for item in held:
-                self._count(item, 1)
+                self._count(project, item, 1)
             self.names |= dict.fromkeys((item.id for item in held), project.id)
             self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
         self.waiting = {run: self.names[run] for run in data["waiting"]}

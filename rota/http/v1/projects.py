@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
 from rota.errors import InvalidRequest, RequestError
 from rota.http.dialects import projects as dialect
 from rota.http.models import ReasonBody
@@ -46,6 +46,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PLACES_MAX = 1 << 31
+LIST_BYTES_MAX = 256 << 10
+"""A page of a list ends here: whoever asks for many at once must not hold the loop."""
 
 
 # -- lists
@@ -101,10 +103,10 @@ async def list_tasks(call: Call) -> Any:
         rows: list[dict[str, Any]] = []
         size, place = 0, at
         for item in project.items[at : at + limit]:
-            size += item.size
-            if rows and size > PAGE_BYTES_MAX:
-                break
             if may_see(item.agent):
+                size += item.size
+                if rows and size > LIST_BYTES_MAX:
+                    break
                 rows.append(item_view(item, place))
             place += 1
         taken = project.taken
