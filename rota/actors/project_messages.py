@@ -1,8 +1,13 @@
-"""What the ProjectsActor is told: frozen, in the imperative or as news (see messages.py)."""
+"""What the ProjectsActor is told: frozen, in the imperative or as news (see messages.py).
+
+What people ask says by `sees` of which agents' tasks they may know.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from rota.domain.project_lists import sees_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,6 +15,7 @@ if TYPE_CHECKING:
     from rota.actors.archive import Fetched
     from rota.actors.messages import Reply
     from rota.domain.intake import Request
+    from rota.domain.project_lists import Sees
 
 
 class AddItems(NamedTuple):
@@ -21,6 +27,7 @@ class AddItems(NamedTuple):
     by: str
     reply: Reply
     fetched: Fetched | None = None
+    sees: Sees = sees_all
 
 
 class ItemAdded(NamedTuple):
@@ -44,6 +51,7 @@ class EditItem(NamedTuple):
     before: str | int | None
     by: str
     reply: Reply
+    sees: Sees = sees_all
 
 
 class RemoveItem(NamedTuple):
@@ -54,6 +62,7 @@ class RemoveItem(NamedTuple):
     reason: str
     by: str
     reply: Reply
+    sees: Sees = sees_all
 
 
 class DeleteProject(NamedTuple):
@@ -63,6 +72,7 @@ class DeleteProject(NamedTuple):
     reason: str
     by: str
     reply: Reply
+    sees: Sees = sees_all
 
 
 class StartRun(NamedTuple):
@@ -74,6 +84,7 @@ class StartRun(NamedTuple):
     by: str
     reply: Reply
     reason: str = ""
+    sees: Sees = sees_all
 
 
 class StopRun(NamedTuple):

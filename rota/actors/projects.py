@@ -133,11 +133,11 @@ class ProjectsActor(CooperativeActor):
             item = self._ids.of_task(command, message.fetched, fresh)
             fresh[item] = request
             if request.plan.idempotency is not None:
-                keys[request.plan.idempotency] = (item, request.plan.digest)
+                keys[request.agent, request.plan.idempotency] = (item, request.plan.digest)
             answers.append(pm.ItemAdded(item))
         room = state.projects.room(state.control.limits.project_items)
         events = decide_additions(
-            project, message.project, list(fresh.items()), message.before, room
+            project, message.project, list(fresh.items()), message.before, room, message.sees
         )
         if events:
             self._journal.record(*events, by=message.by)
@@ -154,13 +154,16 @@ class ProjectsActor(CooperativeActor):
         state, project = self._journal.state, self._projects.get(message.project)
         events: list[Event] = []
         if message.change is not None:
-            request = message.change(pending_item(project, message.project, message.item).request)
+            item = pending_item(project, message.project, message.item, message.sees)
+            request = message.change(item.request)
             check_fits(request)
             self._meant(request, self._journal.now())
             room = state.projects.room(state.control.limits.project_items)
             events.append(decide_edit(project, message.project, message.item, request, room))
         if message.moves:
-            moved = decide_move(project, message.project, message.item, message.before)
+            moved = decide_move(
+                project, message.project, message.item, message.before, message.sees
+            )
             events += [moved] if moved is not None else []
         if events:
             self._journal.record(*events, by=message.by)
@@ -168,13 +171,13 @@ class ProjectsActor(CooperativeActor):
 
     def _remove(self, message: pm.RemoveItem) -> str:
         project = self._projects.get(message.project)
-        event = decide_removal(project, message.project, message.item, message.reason)
+        event = decide_removal(project, message.project, message.item, message.reason, message.sees)
         self._journal.record(event, by=message.by)
         return message.item
 
     def _delete(self, message: pm.DeleteProject) -> int:
         project = self._projects.get(message.project)
-        event = decide_deletion(project, message.project, message.reason)
+        event = decide_deletion(project, message.project, message.reason, message.sees)
         count = len(known(project).items)
         self._journal.record(event, by=message.by)
         return count
@@ -185,7 +188,13 @@ class ProjectsActor(CooperativeActor):
         project = self._projects.get(message.project)
         run_id = self._ids.of_run()
         events = decide_run(
-            project, message.project, message.mode, run_id, message.item, message.reason
+            project,
+            message.project,
+            message.mode,
+            run_id,
+            message.item,
+            message.reason,
+            message.sees,
         )
         self._journal.record(*events, by=message.by)
         return run_id

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rota.domain import events as e
 from rota.domain.attempts import decide_cancel
 from rota.domain.derived import decide_born
-from rota.domain.project_lists import already_running, known, pending_item
+from rota.domain.project_lists import already_running, known, pending_item, sees_all
 from rota.domain.project_parts import (
     COMPLETED,
     EMPTY,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from rota.domain.derived import Place
     from rota.domain.intake import Rules
+    from rota.domain.project_lists import Sees
     from rota.domain.project_parts import Item, Project, Run
     from rota.domain.task import Task
 
@@ -50,6 +51,7 @@ def decide_run(
     run_id: str,
     item: str | None = None,
     reason: str = "",
+    sees: Sees = sees_all,
 ) -> tuple[e.RunQueued]:
     """Start a run: it is pending until there is room for it. Raises NotFound or Conflict.
 
@@ -58,7 +60,7 @@ def decide_run(
     if known(project).run is not None:
         raise already_running(project_id)
     if item is not None:
-        pending_item(project, project_id, item)
+        pending_item(project, project_id, item, sees)
     return (e.RunQueued(run_id, project_id, mode, item, reason),)
 
 

@@ -15,10 +15,13 @@ from rota.domain.stored import write_request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rota.domain.intake import Request
     from rota.domain.project_parts import Item, Project
+
+    Sees = Callable[[str | None], bool]
+    """Says of which agents' tasks whoever asks may know; another's are not there for it."""
 
 PROJECTS_MAX = 10_000
 """How many projects there may be."""
@@ -26,6 +29,8 @@ ITEMS_MAX = 100_000
 """How many items may be on the lists of all projects."""
 ITEM_BYTES_MAX = 64 << 20
 """How large the requests of all items may be together."""
+LIST_BYTES_MAX = ITEM_BYTES_MAX // 8
+"""How large those of one project may be: so none has what all of them share."""
 TAKEN_NAMES = frozenset({"run", "stop", "force-stop"})
 """Names that paths have a meaning for already."""
 
@@ -34,6 +39,12 @@ NOT_IN_A_LIST = {
     "workflowId": "a task belongs to its project's run",
     "dedup": "each item of a list stands for itself",
 }
+
+
+def sees_all(agent: str | None) -> bool:
+    """Let all agents' tasks be known of."""
+    del agent
+    return True
 
 
 class Room(NamedTuple):
@@ -45,8 +56,8 @@ class Room(NamedTuple):
     items_max: int
 
 
-Keys = dict[str, tuple[str, str | None]]
-"""What idempotency keys stand for: the item, and the digest of what was asked."""
+Keys = dict[tuple[str | None, str], tuple[str, str | None]]
+"""What the idempotency keys of agents stand for: the item, and the digest of what was asked."""
 
 
 def keys_of(project: Project | None) -> Keys:
@@ -54,14 +65,20 @@ def keys_of(project: Project | None) -> Keys:
     if project is None:
         return {}
     held = [project.taken, *project.items] if project.taken is not None else project.items
-    done = {each.key: (each.task, each.digest) for each in project.done if each.key is not None}
-    return done | {item.key: (item.id, item.digest) for item in held if item.key is not None}
+    keys: Keys = {}
+    for done in project.done:
+        if done.key is not None:
+            keys[done.agent, done.key] = (done.task, done.digest)
+    for item in held:
+        if item.key is not None:
+            keys[item.agent, item.key] = (item.id, item.digest)
+    return keys
 
 
 def known_item(keys: Keys, request: Request) -> str | None:
     """Give the item that an idempotency key stands for. Raises Conflict if it is another's."""
     key = request.plan.idempotency
-    found = keys.get(key) if key is not None else None
+    found = keys.get((request.agent, key)) if key is not None else None
     if found is None:
         return None
     item_id, digest = found
@@ -77,13 +94,14 @@ def decide_additions(
     requests: Sequence[tuple[str, Request]],
     before: str | None,
     room: Room,
+    sees: Sees = sees_all,
 ) -> list[e.ProjectTaskAdded]:
     """Put requests on a list under these ids: all or none. Raises NotFound or QueueFull."""
     if project is None and room.projects >= PROJECTS_MAX:
         msg = f"there are {PROJECTS_MAX} projects already; delete some"
         raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX})
     if before is not None:
-        pending_item(project, project_id, before)
+        pending_item(project, project_id, before, sees)
     events = [
         e.ProjectTaskAdded(request.agent, project_id, item, write_request(request), before)
         for item, request in requests
@@ -95,7 +113,8 @@ def decide_additions(
     if room.items + len(events) > ITEMS_MAX:
         msg = f"the lists of all projects have {ITEMS_MAX} tasks, which is the most"
         raise QueueFull(msg, code="projects_full", details={"max": ITEMS_MAX})
-    _check_bytes(room.bytes + sum(len(orjson.dumps(event.request)) for event in events))
+    more = sum(len(orjson.dumps(event.request)) for event in events)
+    _check_bytes(project, project_id, room, more)
     return events
 
 
@@ -105,18 +124,22 @@ def decide_edit(
     """Have an item ask for something else. Raises NotFound, Conflict or QueueFull."""
     item = pending_item(project, project_id, item_id)
     written = write_request(request)
-    _check_bytes(room.bytes - item.size + len(orjson.dumps(written)))
+    _check_bytes(project, project_id, room, len(orjson.dumps(written)) - item.size)
     return e.ProjectTaskEdited(request.agent, project_id, item_id, written)
 
 
 def decide_move(
-    project: Project | None, project_id: str, item_id: str, before: str | int | None
+    project: Project | None,
+    project_id: str,
+    item_id: str,
+    before: str | int | None,
+    sees: Sees = sees_all,
 ) -> e.ProjectTaskMoved | None:
     """Give an item another place: before another, at a position, or at the end; None if it is so.
 
     Raises NotFound or Conflict.
     """
-    item = pending_item(project, project_id, item_id)
+    item = pending_item(project, project_id, item_id, sees)
     assert project is not None
     others = [each.id for each in project.items if each is not item]
     if isinstance(before, int):
@@ -124,7 +147,7 @@ def decide_move(
     elif before is not None:
         if before == item_id:
             return None
-        pending_item(project, project_id, before)
+        pending_item(project, project_id, before, sees)
     at = others.index(before) if before is not None else len(others)
     if project.items[at : at + 1] == [item]:
         return None
@@ -132,16 +155,26 @@ def decide_move(
 
 
 def decide_removal(
-    project: Project | None, project_id: str, item_id: str, reason: str
+    project: Project | None,
+    project_id: str,
+    item_id: str,
+    reason: str,
+    sees: Sees = sees_all,
 ) -> e.ProjectTaskRemoved:
     """Take an item off its list. Raises NotFound, or Conflict if it has been selected."""
-    item = pending_item(project, project_id, item_id)
+    item = pending_item(project, project_id, item_id, sees)
     return e.ProjectTaskRemoved(item.request.agent, project_id, item_id, reason)
 
 
-def decide_deletion(project: Project | None, project_id: str, reason: str) -> e.ProjectDeleted:
-    """Drop a project and its list. Raises NotFound, or Conflict while it runs."""
-    if known(project).run is not None:
+def decide_deletion(
+    project: Project | None, project_id: str, reason: str, sees: Sees = sees_all
+) -> e.ProjectDeleted:
+    """Drop a project and its list. Raises NotFound, or Conflict while it runs.
+
+    A list with tasks that the caller may not know of is not its to drop.
+    """
+    is_its = project is not None and all(sees(item.agent) for item in project.items)
+    if known(project if is_its else None).run is not None:
         raise already_running(project_id)
     return e.ProjectDeleted(project_id, reason)
 
@@ -154,23 +187,21 @@ def known(project: Project | None) -> Project:
     return project
 
 
-def pending_item(project: Project | None, project_id: str, item_id: str) -> Item:
+def pending_item(
+    project: Project | None, project_id: str, item_id: str, sees: Sees = sees_all
+) -> Item:
     """Give an item that has not been selected. Raises NotFound or Conflict."""
     project = known(project)
     item = project.find(item_id)
-    if item is not None:
+    if item is not None and sees(item.agent):
         return item
     details = about(project_id, taskId=item_id)
-    is_taken = project.taken is not None and project.taken.id == item_id
-    if is_taken or any(done.task == item_id for done in project.done):
+    taken = project.taken
+    is_taken = taken is not None and taken.id == item_id and sees(taken.agent)
+    if is_taken or any(done.task == item_id and sees(done.agent) for done in project.done):
         msg = "the task has started: only what has not can be changed"
         raise Conflict(msg, code="task_not_pending", details=details)
-    raise not_listed(project_id, item_id)
-
-
-def not_listed(project_id: str, item_id: str) -> NotFound:
-    details = about(project_id, taskId=item_id)
-    return NotFound("task not found on this list", code="task_not_found", details=details)
+    raise NotFound("task not found on this list", code="task_not_found", details=details)
 
 
 def check_fits(request: Request) -> None:
@@ -185,8 +216,13 @@ def check_fits(request: Request) -> None:
             raise InvalidRequest(msg, details={"field": field})
 
 
-def _check_bytes(size: int) -> None:
-    if size > ITEM_BYTES_MAX:
+def _check_bytes(project: Project | None, project_id: str, room: Room, more: int) -> None:
+    have = project.bytes if project is not None else 0
+    if have + more > LIST_BYTES_MAX:
+        msg = f"the list has {have} bytes; it may have {LIST_BYTES_MAX}"
+        details = about(project_id, maxBytes=LIST_BYTES_MAX)
+        raise QueueFull(msg, code="project_full", details=details)
+    if room.bytes + more > ITEM_BYTES_MAX:
         msg = f"the lists of all projects have {ITEM_BYTES_MAX >> 20} MiB, which is the most"
         raise QueueFull(msg, code="projects_full", details={"maxBytes": ITEM_BYTES_MAX})
 

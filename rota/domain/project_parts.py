@@ -105,11 +105,13 @@ class Run(_Row):
     """One start of a project, until it has ended.
 
     `item` is the one that it was told to begin with. `task` is the one that it has selected and
-    that has not ended; `fate` and `error` are those of the last that has. `stop` is None, "stop" or
-    "force".
+    that has not ended; `fate` and `error` are those of the last that has. `item_agent` is the agent
+    of the first, `agent` that of the others: who may not see it is shown neither. `stop` is None,
+    "stop" or "force".
     """
 
     __slots__ = (
+        "agent",
         "by",
         "completed",
         "ended_at",
@@ -117,6 +119,7 @@ class Run(_Row):
         "fate",
         "id",
         "item",
+        "item_agent",
         "mode",
         "project",
         "queued_at",
@@ -130,9 +133,10 @@ class Run(_Row):
         "task",
     )
 
-    def __init__(self, record: e.Record[e.RunQueued]) -> None:
+    def __init__(self, record: e.Record[e.RunQueued], item_agent: str | None) -> None:
         event = record.event
         self.id, self.project, self.mode, self.item = event[:4]
+        self.agent = self.item_agent = item_agent
         self.by, self.seq = record.by, record.seq
         self.queued_at = record.at
         self.started_at = self.ended_at = self.stop_at = 0
@@ -209,16 +213,18 @@ class Done(NamedTuple):
 class Project:
     """An ordered list, its runs and what they come to.
 
-    `taken` is the item that the run has selected and whose task has not ended.
+    `taken` is the item that the run has selected and whose task has not ended; `bytes` counts it,
+    and what is on the list.
     """
 
-    __slots__ = ("created_at", "done", "figures", "id", "items", "runs", "taken")
+    __slots__ = ("bytes", "created_at", "done", "figures", "id", "items", "runs", "taken")
 
     def __init__(self, project_id: str, created_at: int) -> None:
         self.id = project_id
         self.created_at = created_at
         self.items: list[Item] = []
         self.taken: Item | None = None
+        self.bytes = 0
         self.runs: list[Run] = []
         self.done: list[Done] = []
         self.figures = Figures()

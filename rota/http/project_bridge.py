@@ -1,7 +1,8 @@
 """What handlers may do with projects.
 
 A token that is for some agents is for the projects that are called as they are: others are not
-there for it.
+there for it. Nor are others' tasks on those lists, which is for the decision to say: else the
+answer could come in another order than for what never was.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.actors import project_messages as pm
-from rota.domain.project_lists import known, not_listed
+from rota.domain.project_lists import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,22 +25,20 @@ class ProjectsBridge:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._actor = bridge.shard.projects
+        self._sees = bridge.sight.may_see
 
-    def check_seen(self, project: str, item: str | None = None) -> None:
+    def check_seen(self, project: str) -> None:
         """Refuse what is another's as if it were not there. Raises NotFound."""
-        if not self._bridge.sight.may_see(project):
+        if not self._sees(project):
             known(None)
-        found = self._bridge.shard.state.projects.get(project) if item is not None else None
-        on_list = found.find(item) if found is not None and item is not None else None
-        if on_list is not None and not self._bridge.sight.may_see(on_list.agent):
-            raise not_listed(project, on_list.id)
 
     async def add(
         self, project: str, requests: tuple[Request, ...], before: str | None, by: str
     ) -> list[pm.ItemAdded]:
         """Put tasks on a list, all or none. Raises a RequestError."""
         added: list[pm.ItemAdded] = await self._bridge.ask(
-            self._actor, lambda reply: pm.AddItems(project, requests, before, by, reply)
+            self._actor,
+            lambda reply: pm.AddItems(project, requests, before, by, reply, sees=self._sees),
         )
         return added
 
@@ -54,24 +53,24 @@ class ProjectsBridge:
         by: str,
     ) -> None:
         """Change what has not started. Raises a RequestError."""
-        self.check_seen(project, item)
+        self.check_seen(project)
         await self._bridge.ask(
             self._actor,
-            lambda reply: pm.EditItem(project, item, change, moves, place, by, reply),
+            lambda reply: pm.EditItem(project, item, change, moves, place, by, reply, self._sees),
         )
 
     async def remove(self, project: str, item: str, reason: str, by: str) -> None:
         """Take off a list what has not started. Raises NotFound or Conflict."""
-        self.check_seen(project, item)
+        self.check_seen(project)
         await self._bridge.ask(
-            self._actor, lambda reply: pm.RemoveItem(project, item, reason, by, reply)
+            self._actor, lambda reply: pm.RemoveItem(project, item, reason, by, reply, self._sees)
         )
 
     async def delete(self, project: str, reason: str, by: str) -> int:
         """Drop a project; give how many tasks its list had. Raises NotFound or Conflict."""
         self.check_seen(project)
         count: int = await self._bridge.ask(
-            self._actor, lambda reply: pm.DeleteProject(project, reason, by, reply)
+            self._actor, lambda reply: pm.DeleteProject(project, reason, by, reply, self._sees)
         )
         return count
 
@@ -81,7 +80,8 @@ class ProjectsBridge:
         """Start a run; give its id. Raises NotFound or Conflict."""
         self.check_seen(project)
         run: str = await self._bridge.ask(
-            self._actor, lambda reply: pm.StartRun(project, mode, item, by, reply, reason)
+            self._actor,
+            lambda reply: pm.StartRun(project, mode, item, by, reply, reason, self._sees),
         )
         return run
 

@@ -1,4 +1,7 @@
-"""Projects as both of their dialects show them: absent values are null, as in the plan's words."""
+"""Projects as both of their dialects show them: absent values are null, as in the plan's words.
+
+So is what is of a task whose agent the caller may not see: its id and its error.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from rota.domain.project_parts import FORCE_STOPPED
 from rota.http.stored_views import request_said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rota.domain.project_parts import Done, Item, Project, Run
+
+    MaySee = Callable[[str | None], bool]
 
 
 def _moment(at: int) -> str | None:
@@ -23,11 +28,12 @@ def _why_stopped(run: Run) -> str | None:
     return run.reason or (FORCE_STOPPED if run.stop == "force" else None)
 
 
-def status_view(project: Project) -> dict[str, Any]:
+def status_view(project: Project, may_see: MaySee) -> dict[str, Any]:
     """Show what a project is doing, or how its last run ended."""
     run = project.run
     last = project.runs[-1] if project.runs else None
     ended = last if run is None else None
+    is_seen = last is not None and may_see(last.agent)
     return {
         "isRunning": run is not None,
         "mode": run.mode if run is not None else None,
@@ -35,26 +41,26 @@ def status_view(project: Project) -> dict[str, Any]:
         "startedAt": _moment(run.started_at) if run is not None else None,
         "shouldStop": run is not None and run.stop is not None,
         "stoppedAt": _moment(ended.ended_at) if ended is not None else None,
-        "lastError": ended.error if ended is not None else None,
+        "lastError": ended.error if ended is not None and is_seen else None,
         "stopReason": _why_stopped(last) if last is not None else None,
-        "currentTaskId": run.task if run is not None else None,
+        "currentTaskId": run.task if run is not None and is_seen else None,
         "completed": last.completed if last is not None else 0,
         "remaining": len(project.items),
     }
 
 
-def project_view(project: Project) -> dict[str, Any]:
+def project_view(project: Project, may_see: MaySee) -> dict[str, Any]:
     """Show a project with its status, its last runs and what they come to."""
-    return {**project_row(project), "runs": runs_view(project)}
+    return {**project_row(project, may_see), "runs": runs_view(project, may_see)}
 
 
-def project_row(project: Project) -> dict[str, Any]:
+def project_row(project: Project, may_see: MaySee) -> dict[str, Any]:
     figures = project.figures
     ended = figures.completed + figures.failed
     return {
         "projectId": project.id,
         "createdAt": rfc3339(project.created_at),
-        "status": status_view(project),
+        "status": status_view(project, may_see),
         "figures": {
             "starts": figures.starts,
             "completed": figures.completed,
@@ -67,19 +73,20 @@ def project_row(project: Project) -> dict[str, Any]:
     }
 
 
-def runs_view(project: Project) -> list[dict[str, Any]]:
+def runs_view(project: Project, may_see: MaySee) -> list[dict[str, Any]]:
     """Show the runs in memory, newest first."""
-    return [run_view(run) for run in reversed(project.runs)]
+    return [run_view(run, may_see) for run in reversed(project.runs)]
 
 
-def run_view(run: Run) -> dict[str, Any]:
+def run_view(run: Run, may_see: MaySee) -> dict[str, Any]:
+    is_seen = may_see(run.agent)
     return {
         "runId": run.id,
         "projectId": run.project,
         "mode": run.mode,
         "state": run.state,
-        "taskId": run.item,
-        "currentTaskId": run.task,
+        "taskId": run.item if may_see(run.item_agent) else None,
+        "currentTaskId": run.task if is_seen else None,
         "shouldStop": run.stop is not None and not run.is_over,
         "createdAt": rfc3339(run.queued_at),
         "startedAt": _moment(run.started_at),
@@ -87,7 +94,7 @@ def run_view(run: Run) -> dict[str, Any]:
         "durationMs": run.duration_us // 1000 if run.is_over else None,
         "completed": run.completed,
         "stopReason": _why_stopped(run),
-        "error": run.error if run.is_over else None,
+        "error": run.error if run.is_over and is_seen else None,
     }
 
 

@@ -68,7 +68,7 @@ class Projects:
             project = self.by_id[event.project] = Project(event.project, record.at)
         item = Item(event.item, event.request, record.by, record.at)
         project.items.insert(project.place_of(event.before), item)
-        self._count(item, 1)
+        self._count(project, item, 1)
         self.names[item.id] = project.id
         if event.replaces is not None:
             project.done = [each for each in project.done if each.task != event.replaces]
@@ -78,8 +78,8 @@ class Projects:
         project, at = self._place(event.project, event.item)
         old = project.items[at]
         item = project.items[at] = Item(old.id, event.request, record.by, old.added_at)
-        self._count(old, -1)
-        self._count(item, 1)
+        self._count(project, old, -1)
+        self._count(project, item, 1)
 
     def on_moved(self, record: Record[e.ProjectTaskMoved]) -> None:
         event = record.event
@@ -90,12 +90,12 @@ class Projects:
     def on_removed(self, record: Record[e.ProjectTaskRemoved]) -> None:
         event = record.event
         project, at = self._place(event.project, event.item)
-        self._drop(project.items.pop(at))
+        self._drop(project, project.items.pop(at))
 
     def on_deleted(self, record: Record[e.ProjectDeleted]) -> None:
         project = self.by_id.pop(record.event.project)
         for item in project.items:
-            self._drop(item)
+            self._drop(project, item)
         for run in project.runs:
             del self.names[run.id]
 
@@ -103,19 +103,21 @@ class Projects:
         project = self.by_id[project_id]
         return project, [item.id for item in project.items].index(item_id)
 
-    def _drop(self, item: Item) -> None:
-        self._count(item, -1)
+    def _drop(self, project: Project, item: Item) -> None:
+        self._count(project, item, -1)
         del self.names[item.id]
 
-    def _count(self, item: Item, by: int) -> None:
+    def _count(self, project: Project, item: Item, by: int) -> None:
+        project.bytes += by * item.size
         self.items += by
         self.bytes += by * item.size
 
     # -- runs
 
     def on_queued(self, record: Record[e.RunQueued]) -> None:
-        run = Run(record)
-        project = self.by_id[run.project]
+        project, wanted = self.by_id[record.event.project], record.event.item
+        item = project.find(wanted) if wanted is not None else None
+        run = Run(record, item.agent if item is not None else None)
         project.runs.append(run)
         project.figures.starts += 1
         self.names[run.id] = project.id
@@ -133,7 +135,7 @@ class Projects:
         project, at = self._place(event.project, event.item)
         run = self._run(event.run)
         project.taken = project.items.pop(at)
-        run.task, run.fate = event.item, None
+        run.task, run.fate, run.agent = event.item, None, project.taken.agent
         run.taken += 1
 
     def on_stop_requested(self, record: Record[e.RunStopRequested]) -> None:
@@ -181,7 +183,7 @@ class Projects:
             run.completed += done.state == "succeeded"
             project.taken = None
             done = done._replace(key=item.key, digest=item.digest)
-            self._drop(item)
+            self._drop(project, item)
             project.done.append(done)
             del project.done[:-DONE_KEPT]
             return
@@ -229,7 +231,7 @@ class Projects:
         for project in self.by_id.values():
             held = [*project.items, *([project.taken] if project.taken is not None else [])]
             for item in held:
-                self._count(item, 1)
+                self._count(project, item, 1)
             self.names |= dict.fromkeys((item.id for item in held), project.id)
             self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
         self.waiting = {run: self.names[run] for run in data["waiting"]}

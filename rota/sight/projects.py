@@ -9,23 +9,27 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
+
 from rota.domain import events as e
 from rota.domain.project import project_of, run_of
 from rota.domain.project_lists import known
 from rota.domain.project_parts import IN_PROGRESS, Run
 from rota.errors import NotFound
+from rota.eventlog.codec import decode
+from rota.eventlog.heading import heading_of
 from rota.eventlog.replay import replay_task
 from rota.sight import history
 from rota.sight.feed import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from rota.actors.system import Shard
     from rota.domain.project_parts import Project
     from rota.eventlog.port import LogReader
     from rota.projections.steps import Steps
-    from rota.sight.history import MaySee, Page
+    from rota.sight.history import MaySee
     from rota.sight.showing import Showing
 
 T = TypeVar("T")
@@ -94,16 +98,29 @@ class ProjectSight:
             run = project.run if project is not None else None
             if run is not None and run.id in runs:
                 left.setdefault(run.task, run.id)
-            return [(run_id, task_id) for task_id, run_id in left.items()]
+            return [(run_id, self._named(task_id)) for task_id, run_id in left.items()]
 
         return await self._showing.shown(found, lambda left: left)
 
-    async def run_records(self, project_id: str, run_id: str, after: int, limit: int) -> Page:
-        """Give the next records of a run. Raises NotFound."""
+    def _named(self, task_id: str | None) -> str | None:
+        """Give the id of a task in memory, if whoever looks may see that."""
+        task = self._shard.state.tasks.get(task_id) if task_id is not None else None
+        agent = task.agent if task is not None else None
+        return task_id if self._may_see is None or self._may_see(agent) else None
+
+    async def run_records(
+        self, project_id: str, run_id: str, after: int, limit: int
+    ) -> tuple[list[bytes], int | None]:
+        """Give the next records of a run, and after which there may be more. Raises NotFound."""
         await self.show_run(project_id, run_id, lambda run: run.id)
-        return await read_log(
+        page = await read_log(
             self._shard, partial(history.records_of, task_id=run_id, after=after, limit=limit)
         )
+        found, may_see = [each.body for each in page.found], self._may_see
+        if may_see is not None:
+            last = await self.show_run(project_id, run_id, lambda run: run.agent)
+            found = await read_log(self._shard, lambda log: _seen(log, found, may_see, last))
+        return found, page.next if page.is_cut else None
 
 
 def _of_project(run: Run | None, project_id: str, run_id: str) -> Run:
@@ -113,16 +130,55 @@ def _of_project(run: Run | None, project_id: str, run_id: str) -> Run:
     return run
 
 
+def _seen(log: LogReader, bodies: list[bytes], may_see: MaySee, last: str | None) -> list[bytes]:
+    """Leave out of a run's records what is of tasks that may not be seen; in any thread.
+
+    `last` is the agent of the task that the run had last, whose error it ended with.
+    """
+
+    def is_seen(task_id: str) -> bool:
+        return may_see(_agent_of(log, task_id))
+
+    shown: list[bytes] = []
+    for body in bodies:
+        event: Any = decode(body).event
+        hidden: dict[str, bool] = {}
+        if isinstance(event, e.RunTaskSelected) and not is_seen(event.item):
+            continue
+        if isinstance(event, e.RunQueued) and event.item is not None:
+            hidden["item"] = not is_seen(event.item)
+        elif isinstance(event, e.RunStopRequested) and event.kills:
+            hidden["kills"] = not all(map(is_seen, event.kills))
+        elif isinstance(event, e.RunEnded):
+            hidden["error"] = not may_see(last)
+        shown.append(_without(body, hidden) if any(hidden.values()) else body)
+    return shown
+
+
+def _without(body: bytes, fields: Iterable[str]) -> bytes:
+    """Write a record again without some of its fields."""
+    raw = orjson.loads(body)
+    for name in fields:
+        raw["data"].pop(name, None)
+    return orjson.dumps(raw)
+
+
+def _agent_of(log: LogReader, task_id: str) -> str | None:
+    """Name the agent of a task, or of what was on a list, by its first record."""
+    first = log.read_task(task_id, 1)
+    return heading_of(first[0].body).agent if first else None
+
+
 def run_from_log(log: LogReader, run_id: str, steps: Steps) -> Run | None:
     """Rebuild a run that has left memory from its own records; in any thread."""
     run: Run | None = None
-    before = 0
+    before, last = 0, None
     for record in replay_task(log, run_id):
         event: Any = record.event
         if run is None:
             if not isinstance(event, e.RunQueued):
                 return None  # a task's id
-            run = Run(record)
+            run = Run(record, _agent_of(log, event.item) if event.item is not None else None)
         else:
             run.carry_over(steps.since(before, record.seq), record.at)
         before = record.seq
@@ -130,8 +186,11 @@ def run_from_log(log: LogReader, run_id: str, steps: Steps) -> Run | None:
             run.state, run.started_at = IN_PROGRESS, record.at
         elif isinstance(event, e.RunTaskSelected):
             run.task, run.taken = event.item, run.taken + 1
+            last = event.item
         elif isinstance(event, e.RunStopRequested):
             run.on_stop_requested(record)
         elif isinstance(event, e.RunEnded):
             run.on_ended(record)
+    if last is not None and run is not None:
+        run.agent = _agent_of(log, last)
     return run

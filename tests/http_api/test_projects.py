@@ -16,6 +16,7 @@ from rota.config import BATCH_MAX
 from rota.domain import admission, project_lists
 from rota.http import watches
 from rota.http.project_models import MANY_MAX
+from rota.http.v1.projects import LIST_BYTES_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,6 +254,11 @@ def test_a_list_has_so_many_tasks_and_bytes_at_most(
     [task] = [row["taskId"] for row in rota.get("/v1/projects/q/tasks").json["tasks"]]
     edit = rota.request("PATCH", f"/v1/projects/q/tasks/{task}", {"params": large["params"]})
     assert edit.code == "projects_full"
+    monkeypatch.setattr(project_lists, "LIST_BYTES_MAX", 500)
+    assert rota.post("/v1/projects/q/tasks", large).code == "project_full"
+    edit = rota.request("PATCH", f"/v1/projects/q/tasks/{task}", {"params": large["params"]})
+    assert (edit.status, edit.code) == (429, "project_full")
+    assert edit.json["details"] == {"projectId": "q", "maxBytes": 500}
     monkeypatch.setattr(project_lists, "PROJECTS_MAX", 2)
     assert rota.post("/v1/projects/r/tasks", ECHO).code == "too_many_projects"
     assert rota.request("DELETE", "/v1/projects/q").json["removed"] == 1
@@ -289,6 +295,18 @@ def test_long_lists_are_read_in_pages(rota: Rota) -> None:
         seen += [row["taskId"] for row in page["tasks"]]
         cursor = page.get("nextCursor", "")
     assert seen == ids
+
+
+def test_a_page_of_a_list_is_bounded_in_bytes_and_always_goes_on(rota: Rota) -> None:
+    sizes = [LIST_BYTES_MAX * 2, *[LIST_BYTES_MAX // 3] * 4, LIST_BYTES_MAX * 2, 1]
+    ids = add(rota, "p", *({**ECHO, "params": {"x": "y" * size}} for size in sizes))
+    pages: list[list[str]] = []
+    cursor = "0"
+    while cursor:
+        page = rota.get(f"/projects/p/tasks?limit=1000&cursor={cursor}").json
+        pages.append([row["taskId"] for row in page["tasks"]])
+        cursor = page.get("nextCursor", "")
+    assert pages == [ids[:1], ids[1:3], ids[3:5], ids[5:6], ids[6:]]
 
 
 def test_a_project_that_runs_is_not_deleted(rota: Rota) -> None:

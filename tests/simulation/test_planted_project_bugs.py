@@ -31,7 +31,7 @@ def nothing(*_args: Any, **_more: Any) -> None:
 def a_project_is_started_twice(patch: pytest.MonkeyPatch) -> None:
     def lax(project: Any, name: str, mode: str, run: str, *more: Any) -> tuple[e.RunQueued]:
         runs.known(project)
-        return (e.RunQueued(run, name, mode, *more),)
+        return (e.RunQueued(run, name, mode, *more[:2]),)
 
     patch.setattr(actor, "decide_run", lax)
 
@@ -142,7 +142,7 @@ def an_ended_run_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_project_that_runs_is_deleted(patch: pytest.MonkeyPatch) -> None:
-    def lax(project: Any, name: str, reason: str) -> e.ProjectDeleted:
+    def lax(project: Any, name: str, reason: str, *_more: Any) -> e.ProjectDeleted:
         return e.ProjectDeleted(runs.known(project).id, reason)
 
     patch.setattr(actor, "decide_deletion", lax)

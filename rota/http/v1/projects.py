@@ -6,9 +6,9 @@ Both paths lead here; they differ in the words for errors and successes (dialect
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
 from rota.errors import InvalidRequest, RequestError
 from rota.http.dialects import projects as dialect
 from rota.http.models import ReasonBody
@@ -40,8 +40,14 @@ if TYPE_CHECKING:
     from rota.domain.intake import Request
     from rota.domain.project_parts import Project
     from rota.http.call import Call
+    from rota.http.project_views import MaySee
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PLACES_MAX = 1 << 31
+LIST_BYTES_MAX = 256 << 10
+"""A page of a list ends here: whoever asks for many at once must not hold the loop."""
 
 
 # -- lists
@@ -98,10 +104,10 @@ async def list_tasks(call: Call) -> Any:
         rows: list[dict[str, Any]] = []
         size, place = 0, at
         for item in project.items[at : at + limit]:
-            size += item.size
-            if rows and size > PAGE_BYTES_MAX:
-                break
             if may_see(item.agent):
+                size += item.size
+                if rows and size > LIST_BYTES_MAX:
+                    break
                 rows.append(item_view(item, place))
             place += 1
         taken = project.taken
@@ -145,14 +151,14 @@ async def list_all(call: Call) -> Any:
     """GET /projects."""
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=0, low=0, high=PLACES_MAX)
-    rows, is_more = await call.sight.projects.page(at, limit, project_row)
+    rows, is_more = await call.sight.projects.page(at, limit, _seen(call, project_row))
     page: dict[str, Any] = {"projects": rows, "count": len(rows)}
     return call.json(page | ({"nextCursor": str(at + limit)} if is_more else {}))
 
 
 async def get_one(call: Call) -> Any:
     """GET /projects/{id}."""
-    return call.json(await call.sight.projects.show(call.params["id"], project_view))
+    return call.json(await call.sight.projects.show(call.params["id"], _seen(call, project_view)))
 
 
 async def delete(call: Call) -> Any:
@@ -165,7 +171,7 @@ async def delete(call: Call) -> Any:
 
 async def status(call: Call) -> Any:
     """GET /projects/{id}/queue/status."""
-    return call.json(await call.sight.projects.show(call.params["id"], status_view))
+    return call.json(await call.sight.projects.show(call.params["id"], _seen(call, status_view)))
 
 
 # -- runs
@@ -173,14 +179,15 @@ async def status(call: Call) -> Any:
 
 async def list_runs(call: Call) -> Any:
     """GET /projects/{id}/runs: the last ones, newest first."""
-    rows = await call.sight.projects.show(call.params["id"], runs_view)
+    rows = await call.sight.projects.show(call.params["id"], _seen(call, runs_view))
     return call.json({"projectId": call.params["id"], "runs": rows, "count": len(rows)})
 
 
 async def get_run(call: Call) -> Any:
     """GET /projects/{id}/runs/{run}."""
+    view = _seen(call, run_view)
     return call.json(
-        await call.sight.projects.show_run(call.params["id"], call.params["run"], run_view)
+        await call.sight.projects.show_run(call.params["id"], call.params["run"], view)
     )
 
 
@@ -188,12 +195,12 @@ async def run_events(call: Call) -> Any:
     """GET /projects/{id}/runs/{run}/events."""
     after = call.query_int("after", default=0, low=0, high=SEQ_MAX)
     limit = call.query_int("limit", default=PAGE_ROWS_MAX, low=1, high=PAGE_ROWS_MAX)
-    page = await call.sight.projects.run_records(
+    found, more = await call.sight.projects.run_records(
         call.params["id"], call.params["run"], after, limit
     )
-    body = b'{"events":[%b]' % b",".join(each.body for each in page.found)
-    if page.is_cut:
-        body += b',"next":%d' % page.next
+    body = b'{"events":[%b]' % b",".join(found)
+    if more is not None:
+        body += b',"next":%d' % more
     return call.raw(body + b"}")
 
 
@@ -300,6 +307,11 @@ async def _each(
     named = list(dict.fromkeys(projects))
     rows = await asyncio.gather(*map(one, named))
     return call.json({"projects": list(rows), "success": all(row["success"] for row in rows)})
+
+
+def _seen(call: Call, view: Callable[[T, MaySee], R]) -> Callable[[T], R]:
+    """Show something as its caller may see it."""
+    return lambda found: view(found, call.sight.may_see)
 
 
 def _bad(field: str, problem: str) -> InvalidRequest:
