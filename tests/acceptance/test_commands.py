@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from support.commands import STUBBORN, python
-from support.server_process import ServerProcess
+from support.server_process import ServerFailed, ServerProcess
 
 from rota.client import SyncRotaClient
+from rota.executors.sandbox import sandbox_problem
 from rota.executors.wards.leftovers import has_ended, marked, marks_of
 
 if TYPE_CHECKING:
@@ -130,3 +131,29 @@ def test_no_command_outlives_its_server_and_the_task_runs_again(
         with SyncRotaClient(server.url) as rota:
             rota.cancel(task)
         until(server, 0)
+
+
+def test_a_sandboxed_command_of_one_namespace_sees_nothing_of_another(tmp_path: Path) -> None:
+    """Where there can be no sandbox, the server does not start."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    logs = [data / "data.mdb", data / "namespaces" / "a" / "data.mdb", elsewhere / "data.mdb"]
+    look = (
+        f"import json, os; print(json.dumps([os.path.exists(p) for p in {list(map(str, logs))}]))"
+    )
+    config = {
+        "executors": {
+            "look": {"kind": "command", "argv": list(python(look)), "sandbox": "bubblewrap"}
+        },
+        "types": {"look": {"executor": "look"}},
+        "namespaces": {"a": {}, "b": {"dataDir": str(elsewhere)}},
+    }
+    if sandbox_problem():
+        with pytest.raises(ServerFailed, match="does not work here"), ServerProcess(data, config):
+            pass
+        return
+    with ServerProcess(data, config=config) as server:
+        assert all(log.exists() for log in logs)
+        for name in ("default", "a", "b"):
+            with SyncRotaClient(server.url, namespace=name) as rota:
+                ended = rota.wait(rota.submit("look", "me")["taskId"], PATIENCE_S)
+                assert ended["result"] == [False] * 3, ended

@@ -11,9 +11,7 @@ import pytest
 from support.commands import PYTHON, python, ran
 
 from rota.config import ExecutorSettings
-from rota.errors import ConfigError
-from rota.executors import command
-from rota.executors.command import filled_in, sandbox, sandbox_problem
+from rota.executors.command import filled_in
 from rota.executors.wards import keepers, pids, tree
 from rota.executors.wards.leftovers import FOLDER, MARK
 
@@ -243,69 +241,6 @@ def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path, code: st
     argv = python(f"import os; {code}")
     outcome, _ = asyncio.run(ran(tmp_path, *argv, resultFile="out.json"))
     assert outcome.code == ("result_too_large" if "truncate" in code else "bad_result")
-
-
-def test_a_sandbox_has_no_network_and_only_its_folder_to_write(tmp_path: Path) -> None:
-    """Where it cannot work, asking for it is refused with the reason."""
-    problem = sandbox_problem()
-    if problem:
-        with pytest.raises(ConfigError) as refused:
-            asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
-        assert problem in refused.value.message
-        return
-    (tmp_path / "log").write_text("secret")
-    code = f"""
-import json, os, socket
-found = {{}}
-open("mine", "w").close()
-for name, path in (("etc", "/etc/rota-was-here"), ("data", "{tmp_path}/x"), ("tmp", "/tmp/x")):
-    try:
-        open(path, "w").close()
-        found[name] = True
-    except OSError as error:
-        found[name] = error.strerror
-found["log"] = os.path.exists("{tmp_path}/log")
-found["links"] = [n for _, n in socket.if_nameindex()]
-found["processes"] = len([n for n in os.listdir("/proc") if n.isdigit()])
-print(json.dumps(found))
-"""
-    outcome, _ = asyncio.run(ran(tmp_path, *python(code), sandbox="bubblewrap"))
-    no = "Read-only file system"
-    seen = {"etc": no, "data": no, "tmp": no, "log": False, "links": ["lo"], "processes": 2}
-    assert outcome.result == seen, outcome
-
-
-def test_the_data_folder_is_hidden_in_a_sandbox_wherever_the_command_works() -> None:
-    inside = sandbox("/data/commands/1", "/data")
-    assert inside.index("--tmpfs") < inside.index("--bind")
-    around = sandbox("/", "/data")
-    assert around.index("--tmpfs") > around.index("--bind")
-    for argv in (inside, around):
-        assert argv[0] == "bwrap"
-        assert "--unshare-all" in argv
-        assert argv[argv.index("--ro-bind") :][:3] == ["--ro-bind", "/", "/"]
-        assert argv[-1] == "--"
-
-
-def test_a_sandbox_without_its_program_is_refused_by_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "BWRAP", "no-such-bwrap")
-    with pytest.raises(ConfigError, match="does not work here: there is no program 'bwrap'"):
-        asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
-
-
-def test_a_sandbox_that_fails_is_refused_with_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = tmp_path / "bwrap"
-    fake.write_text(
-        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
-    )
-    fake.chmod(0o755)
-    monkeypatch.setattr(command, "BWRAP", str(fake))
-    with pytest.raises(ConfigError, match="No permissions to create a new namespace"):
-        asyncio.run(ran(tmp_path, "true", sandbox="bubblewrap"))
 
 
 @pytest.mark.parametrize(
