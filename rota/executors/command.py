@@ -45,6 +45,11 @@ LIMITS = {
     "cpu_limit": "the command used more than its cpuSecondsMax",
     "file_size_limit": "the command wrote a file larger than its fileMbMax",
 }
+LOST = {
+    True: "whoever kept the command was killed; what it left was killed, too",
+    False: "whoever kept the command was killed; of what it left, only those who still had"
+    " ROTA_TOKEN in their environment were found and killed",
+}
 RESULT = "the command's result"
 _NAME = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _MB = 1 << 20
@@ -96,7 +101,7 @@ class CommandExecutor:
                     raise
                 finally:
                     await said.finish()
-            outcome = ended(command.end, said, is_late=is_late)
+            outcome = ended(command, said, is_late=is_late)
             if outcome is not None:
                 return outcome
             if self._settings.result_file is not None:
@@ -227,18 +232,20 @@ def not_started(why: str) -> Outcome:
     return Outcome(ok=False, code="command_not_started", error=text[:ERROR_CHARS_MAX])
 
 
-def ended(end: dict[str, Any], said: Said, *, is_late: bool) -> Outcome | None:
+def ended(command: Command, said: Said, *, is_late: bool) -> Outcome | None:
     """Say how a command ended that did not end well; None if it did."""
+    end = command.end
+    early = "time_limit" if is_late else "output_limit" if said.is_too_much else ""
     if not end:
-        text = "whoever kept the command was killed; what it left was killed, too"
-        return Outcome(ok=False, code="command_lost", error=text)
+        left = LOST[command.is_sure]
+        text = f"{LIMITS[early]}, and {left}" if early else left
+        return Outcome(ok=False, code=early or "command_lost", error=text)
     if "problem" in end:
         outcome = not_started(end["problem"])
         return outcome._replace(code="command_not_found") if end["isMissing"] else outcome
     code: int = end["code"]
     number = max(0, -code)
-    why = "time_limit" if is_late else "output_limit" if said.is_too_much else end["why"]
-    why = why or SIGNALS.get(number, "")
+    why = early or end["why"] or SIGNALS.get(number, "")
     if not why and code == 0:
         return None
     tail = said.tail

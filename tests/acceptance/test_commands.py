@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 PATIENCE_S = 60
 ADD = 'echo adding; echo "{\\"sum\\": $(($1 + $2))}"'
 HANG = "import signal, os, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork()\ntime.sleep(600)"
+STOP = "kill -STOP $PPID; echo up; sleep 600"
+TYPES = ("add", "hang", "stop", "late", *STUBBORN)
 CONFIG = {
     "server": {"graceS": 1},
     "executors": {
         "add": {"kind": "command", "argv": ["sh", "-c", ADD, "sh", "{{x}}", "{{y}}"]},
         "hang": {"kind": "command", "argv": [sys.executable, "-c", HANG], "graceMs": 200},
+        "stop": {"kind": "command", "argv": ["sh", "-c", STOP], "graceMs": 200},
+        "late": {"kind": "command", "argv": ["sh", "-c", STOP], "timeLimitMs": 500},
         **{
             name: {
                 "kind": "command",
@@ -38,9 +42,7 @@ CONFIG = {
             for name, code in STUBBORN.items()
         },
     },
-    "types": {
-        name: {"executor": name, "timeoutMs": 500_000} for name in ("add", "hang", *STUBBORN)
-    },
+    "types": {name: {"executor": name, "timeoutMs": 500_000} for name in TYPES},
 }
 
 
@@ -86,6 +88,30 @@ def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None
         task = rota.submit("hang", "me")["taskId"]
         until(server, 2)
         rota.cancel(task)
+        until(server, 0)
+
+
+@pytest.mark.parametrize("how", ["limit", "cancel", "force-stop", "server"])
+def test_one_that_stops_its_ward_ends_like_any_other(tmp_path: Path, how: str) -> None:
+    with (
+        ServerProcess(tmp_path / "data", config=CONFIG) as server,
+        SyncRotaClient(server.url) as rota,
+    ):
+        if how == "limit":
+            ended = rota.wait(rota.submit("late", "me")["taskId"], PATIENCE_S)
+            assert ended["error"]["code"] == "time_limit"
+        elif how == "force-stop":
+            rota.add_to_project("p", "stop")
+            run = rota.run_project("p", "loop")["runId"]
+            until(server, 2)
+            assert rota.force_stop_project("p")["killedRuns"] == [run]
+        else:
+            task = rota.submit("stop", "me")["taskId"]
+            until(server, 2)
+            if how == "cancel":
+                rota.cancel(task)
+            else:
+                assert server.stop() == 0
         until(server, 0)
 
 
