@@ -71,6 +71,9 @@ class CommandExecutor:
         """
         check_machine(settings.sandbox)
         self._settings = settings
+        asked = {24: settings.cpu_seconds_max, 25: settings.file_mb_max}
+        self._of_child = {128 + n: SIGNALS[n] for n, most in asked.items() if most is not None}
+        """What an exit code says of one that it started, as a shell passes it on."""
         self._keepers = keepers
         self._hidden = {each.resolve() for each in (data_dir, *hidden)}
         self._folder = data_dir.resolve() / FOLDER
@@ -101,7 +104,7 @@ class CommandExecutor:
                     raise
                 finally:
                     await said.finish()
-            outcome = ended(command, said, is_late=is_late)
+            outcome = ended(command, said, self._of_child, is_late=is_late)
             if outcome is not None:
                 return outcome
             if self._settings.result_file is not None:
@@ -232,7 +235,9 @@ def not_started(why: str) -> Outcome:
     return Outcome(ok=False, code="command_not_started", error=text[:ERROR_CHARS_MAX])
 
 
-def ended(command: Command, said: Said, *, is_late: bool) -> Outcome | None:
+def ended(
+    command: Command, said: Said, of_child: dict[int, str], *, is_late: bool
+) -> Outcome | None:
     """Say how a command ended that did not end well; None if it did."""
     end = command.end
     early = "time_limit" if is_late else "output_limit" if said.is_too_much else ""
@@ -245,7 +250,7 @@ def ended(command: Command, said: Said, *, is_late: bool) -> Outcome | None:
         return outcome._replace(code="command_not_found") if end["isMissing"] else outcome
     code: int = end["code"]
     number = max(0, -code)
-    why = early or end["why"] or SIGNALS.get(number, "")
+    why = early or end["why"] or SIGNALS.get(number) or of_child.get(code, "")
     if not why and code == 0:
         return None
     tail = said.tail

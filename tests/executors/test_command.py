@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,23 @@ def test_a_file_that_is_too_large_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "more", "code"),
+    [
+        ("dd if=/dev/zero of=big bs=1M count=5; exit $?", {"fileMbMax": 1}, "file_size_limit"),
+        ("sh -c 'while :; do :; done'; exit $?", {"cpuSecondsMax": 1}, "cpu_limit"),
+        ("exit 152", {"fileMbMax": 1}, "command_failed"),
+        ("exit 153", {"cpuSecondsMax": 1}, "command_failed"),
+    ],
+)
+def test_a_limit_that_a_child_has_passed_is_known_by_the_exit_code(
+    tmp_path: Path, script: str, more: dict[str, Any], code: str
+) -> None:
+    outcome, _ = asyncio.run(ran(tmp_path, "sh", "-c", script, **more))
+    assert outcome.code == code, outcome
+    assert outcome.details["exitCode"] in {152, 153}
+
+
+@pytest.mark.parametrize(
     ("argv", "more", "code", "words"),
     [
         (("no-such-program",), {}, "command_not_found", "no-such-program"),
@@ -248,6 +266,9 @@ def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path, code: st
     [
         ({"kind": "command"}, "argv is missing"),
         ({"kind": "command", "argv": ["{{x}}"]}, "not for a task to say"),
+        ({"kind": "command", "argv": ["a", "{{x y}}"]}, "{{x y}} is no name of a param"),
+        ({"kind": "command", "argv": ["a", "-b={{ }}"]}, "{{ }} is no name of a param"),
+        ({"kind": "command", "argv": ["a", "{{x}}{{}}"]}, "argv: {{}} is no name of a param"),
         ({"kind": "command", "argv": ["a"], "url": "http://127.0.0.1:1"}, "a command has none"),
         ({"kind": "command", "argv": ["a", "b\0"]}, "NUL"),
         ({"kind": "command", "argv": ["a"], "env": {"A=B": "c"}}, "has = in it"),
@@ -259,7 +280,7 @@ def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path, code: st
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=re.escape(words)):
         ExecutorSettings(**settings)
 
 
