@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from rota.sections import LIMIT_MAX, Section
 
 DAY_MS = 24 * 3600 * 1000
+_BRACES = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 class CommandSettings(Section):
@@ -52,10 +54,13 @@ def check_kind(settings: Any) -> Any:
 
 def _check_command(settings: Any) -> None:
     program = "".join(settings.argv[:1])
+    braces = [found for each in settings.argv for found in _BRACES.finditer(each)]
+    mistyped = next((found[0] for found in braces if len(found[1].split()) != 1), "")
     texts = [*settings.argv, *settings.env, *settings.env.values()]
     problems = {
         "argv is missing: the program and its arguments": not program,
         "argv: which program is run is not for a task to say": "{{" in program,
+        f"argv: {mistyped} is no name of a param": mistyped,
         "url and headers: a command has none": settings.url or settings.headers,
         "argv and env: no NUL can be in them": any("\0" in text for text in texts),
         "env: a name is missing, or has = in it": any(not k or "=" in k for k in settings.env),

@@ -238,6 +238,7 @@ class Settings(Section):
         default_factory=dict
     )
     presets: tuple[str, ...] = ()
+    _data_dirs: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
@@ -287,7 +288,14 @@ class Settings(Section):
         }
         if name != DEFAULT:
             update["namespaces"] = {}
-        return self.model_copy(update=update)
+        made = self.model_copy(update=update)
+        made._data_dirs = self.data_dirs()  # noqa: SLF001 - one of the same kind
+        return made
+
+    def data_dirs(self) -> tuple[str, ...]:
+        """Give the folders of all namespaces of the server."""
+        root, own = self.server.data_dir, self.namespaces.items()
+        return self._data_dirs or (root, *(str(folder_of(n, root, o.data_dir)) for n, o in own))
 
     def limits(self) -> Limits:
         s, own = self.scheduler, self.job_limits

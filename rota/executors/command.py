@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import stat
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,17 +25,17 @@ from rota.domain.values import is_too_deep
 from rota.errors import ConfigError
 from rota.executors.http import too_deep, too_large
 from rota.executors.said import Said
+from rota.executors.sandbox import PATH, SHM_BYTES, sandbox, sandbox_problem
 from rota.executors.wards.leftovers import FOLDER, REMOVE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rota.config import ExecutorSettings
     from rota.executors.port import Attempt, Tell
     from rota.executors.wards.keepers import Command, Keepers
 
 ARGV_BYTES_MAX = 128 * 1024
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-BWRAP = "bwrap"
-PROBE_S = 10
 SIGNALS = {24: "cpu_limit", 25: "file_size_limit"}
 LIMITS = {
     "time_limit": "the command took longer than its timeLimitMs",
@@ -46,6 +45,11 @@ LIMITS = {
     "cpu_limit": "the command used more than its cpuSecondsMax",
     "file_size_limit": "the command wrote a file larger than its fileMbMax",
 }
+LOST = {
+    True: "whoever kept the command was killed; what it left was killed, too",
+    False: "whoever kept the command was killed; of what it left, only those who still had"
+    " ROTA_TOKEN in their environment were found and killed",
+}
 RESULT = "the command's result"
 _NAME = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _MB = 1 << 20
@@ -54,13 +58,25 @@ _MB = 1 << 20
 class CommandExecutor:
     """Runs one command of the configuration."""
 
-    def __init__(self, settings: ExecutorSettings, keepers: Keepers, data_dir: Path) -> None:
-        """Run it under `keepers`, in a folder of `data_dir` where it has none of its own."""
+    def __init__(
+        self,
+        settings: ExecutorSettings,
+        keepers: Keepers,
+        data_dir: Path,
+        hidden: Iterable[Path] = (),
+    ) -> None:
+        """Run it under `keepers`, in a folder of `data_dir` where it has none of its own.
+
+        A sandbox sees nothing of `data_dir`, nor of the folders that are `hidden`.
+        """
         check_machine(settings.sandbox)
         self._settings = settings
+        asked = {24: settings.cpu_seconds_max, 25: settings.file_mb_max}
+        self._of_child = {128 + n: SIGNALS[n] for n, most in asked.items() if most is not None}
+        """What an exit code says of one that it started, as a shell passes it on."""
         self._keepers = keepers
-        self._data_dir = data_dir.resolve()
-        self._folder = self._data_dir / FOLDER
+        self._hidden = {each.resolve() for each in (data_dir, *hidden)}
+        self._folder = data_dir.resolve() / FOLDER
 
     async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
         try:
@@ -88,7 +104,7 @@ class CommandExecutor:
                     raise
                 finally:
                     await said.finish()
-            outcome = ended(command.end, said, is_late=is_late)
+            outcome = ended(command, said, self._of_child, is_late=is_late)
             if outcome is not None:
                 return outcome
             if self._settings.result_file is not None:
@@ -130,7 +146,9 @@ class CommandExecutor:
             **self._keepers.marks,
         }
         if s.sandbox == "bubblewrap":
-            argv = [*sandbox(cwd, str(self._data_dir)), *argv]
+            hidden = filter(Path.is_dir, self._hidden)
+            shm_bytes = (s.memory_mb_max or 0) * _MB or SHM_BYTES
+            argv = [*sandbox(cwd, hidden, shm_bytes=shm_bytes), *argv]
         return {
             "argv": argv,
             "cwd": cwd,
@@ -190,37 +208,6 @@ def check_machine(sandbox_: str) -> None:
         )
 
 
-def sandbox(cwd: str, data_dir: str) -> list[str]:
-    """Give what goes before a command in a sandbox.
-
-    No network, no processes but its own, nothing writable but its folder, and nothing of rota's to
-    be read.
-    """
-    folder = ["--bind", cwd, cwd]
-    hidden = ["--tmpfs", data_dir]
-    inner_last = [folder, hidden] if Path(data_dir).is_relative_to(cwd) else [hidden, folder]
-    return [
-        BWRAP, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev",
-        "--proc", "/proc", *inner_last[0], *inner_last[1], "--remount-ro", data_dir,
-        "--chdir", cwd, "--",
-    ]  # fmt: skip
-
-
-def sandbox_problem() -> str:
-    """Try the sandbox; say why it does not work, nothing if it does."""
-    argv = [BWRAP, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--", "true"]
-    try:
-        done = subprocess.run(  # noqa: S603 - a program of the machine, by its name
-            argv, capture_output=True, text=True, timeout=PROBE_S, check=False, env={"PATH": PATH}
-        )
-    except FileNotFoundError:
-        return "there is no program 'bwrap'"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bwrap cannot be run: {error}"
-    said = done.stderr.strip().rpartition("\n")[2]
-    return "" if done.returncode == 0 else said or f"bwrap ended with {done.returncode}"
-
-
 def filled_in(argv: tuple[str, ...], params: dict[str, Any]) -> list[str]:
     """Put params into the arguments, each inside its own. Raises ValueError."""
 
@@ -248,18 +235,22 @@ def not_started(why: str) -> Outcome:
     return Outcome(ok=False, code="command_not_started", error=text[:ERROR_CHARS_MAX])
 
 
-def ended(end: dict[str, Any], said: Said, *, is_late: bool) -> Outcome | None:
+def ended(
+    command: Command, said: Said, of_child: dict[int, str], *, is_late: bool
+) -> Outcome | None:
     """Say how a command ended that did not end well; None if it did."""
+    end = command.end
+    early = "time_limit" if is_late else "output_limit" if said.is_too_much else ""
     if not end:
-        text = "whoever kept the command was killed; what it left was killed, too"
-        return Outcome(ok=False, code="command_lost", error=text)
+        left = LOST[command.is_sure]
+        text = f"{LIMITS[early]}, and {left}" if early else left
+        return Outcome(ok=False, code=early or "command_lost", error=text)
     if "problem" in end:
         outcome = not_started(end["problem"])
         return outcome._replace(code="command_not_found") if end["isMissing"] else outcome
     code: int = end["code"]
     number = max(0, -code)
-    why = "time_limit" if is_late else "output_limit" if said.is_too_much else end["why"]
-    why = why or SIGNALS.get(number, "")
+    why = early or end["why"] or SIGNALS.get(number) or of_child.get(code, "")
     if not why and code == 0:
         return None
     tail = said.tail

@@ -48,10 +48,11 @@ def build_executors(
     """
     folder = Path(settings.server.data_dir)
     keepers = Keepers(marks_of(folder))
+    hidden = tuple(map(Path, settings.data_dirs()))
 
     def made(each: ExecutorSettings) -> Executor:
         if each.kind == "command":
-            return CommandExecutor(each, keepers, folder)
+            return CommandExecutor(each, keepers, folder, hidden)
         return KINDS[each.kind](each.url, {**(more or {}), **each.headers})
 
     return {name: made(each) for name, each in settings.executors.items()}

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from support.commands import STUBBORN, python
-from support.server_process import ServerProcess
+from support.server_process import ServerFailed, ServerProcess
 
 from rota.client import SyncRotaClient
+from rota.executors.sandbox import sandbox_problem
 from rota.executors.wards.leftovers import has_ended, marked, marks_of
 
 if TYPE_CHECKING:
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 PATIENCE_S = 60
 ADD = 'echo adding; echo "{\\"sum\\": $(($1 + $2))}"'
 HANG = "import signal, os, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork()\ntime.sleep(600)"
+STOP = "kill -STOP $PPID; echo up; sleep 600"
+TYPES = ("add", "hang", "stop", "late", *STUBBORN)
 CONFIG = {
     "server": {"graceS": 1},
     "executors": {
         "add": {"kind": "command", "argv": ["sh", "-c", ADD, "sh", "{{x}}", "{{y}}"]},
         "hang": {"kind": "command", "argv": [sys.executable, "-c", HANG], "graceMs": 200},
+        "stop": {"kind": "command", "argv": ["sh", "-c", STOP], "graceMs": 200},
+        "late": {"kind": "command", "argv": ["sh", "-c", STOP], "timeLimitMs": 500},
         **{
             name: {
                 "kind": "command",
@@ -37,9 +42,7 @@ CONFIG = {
             for name, code in STUBBORN.items()
         },
     },
-    "types": {
-        name: {"executor": name, "timeoutMs": 500_000} for name in ("add", "hang", *STUBBORN)
-    },
+    "types": {name: {"executor": name, "timeoutMs": 500_000} for name in TYPES},
 }
 
 
@@ -88,6 +91,30 @@ def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None
         until(server, 0)
 
 
+@pytest.mark.parametrize("how", ["limit", "cancel", "force-stop", "server"])
+def test_one_that_stops_its_ward_ends_like_any_other(tmp_path: Path, how: str) -> None:
+    with (
+        ServerProcess(tmp_path / "data", config=CONFIG) as server,
+        SyncRotaClient(server.url) as rota,
+    ):
+        if how == "limit":
+            ended = rota.wait(rota.submit("late", "me")["taskId"], PATIENCE_S)
+            assert ended["error"]["code"] == "time_limit"
+        elif how == "force-stop":
+            rota.add_to_project("p", "stop")
+            run = rota.run_project("p", "loop")["runId"]
+            until(server, 2)
+            assert rota.force_stop_project("p")["killedRuns"] == [run]
+        else:
+            task = rota.submit("stop", "me")["taskId"]
+            until(server, 2)
+            if how == "cancel":
+                rota.cancel(task)
+            else:
+                assert server.stop() == 0
+        until(server, 0)
+
+
 def test_a_force_stop_leaves_no_process_alive(tmp_path: Path) -> None:
     """Of one that ignores TERM, one that forks, one that gets away, one that fills its output."""
     with (
@@ -130,3 +157,29 @@ def test_no_command_outlives_its_server_and_the_task_runs_again(
         with SyncRotaClient(server.url) as rota:
             rota.cancel(task)
         until(server, 0)
+
+
+def test_a_sandboxed_command_of_one_namespace_sees_nothing_of_another(tmp_path: Path) -> None:
+    """Where there can be no sandbox, the server does not start."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    logs = [data / "data.mdb", data / "namespaces" / "a" / "data.mdb", elsewhere / "data.mdb"]
+    look = (
+        f"import json, os; print(json.dumps([os.path.exists(p) for p in {list(map(str, logs))}]))"
+    )
+    config = {
+        "executors": {
+            "look": {"kind": "command", "argv": list(python(look)), "sandbox": "bubblewrap"}
+        },
+        "types": {"look": {"executor": "look"}},
+        "namespaces": {"a": {}, "b": {"dataDir": str(elsewhere)}},
+    }
+    if sandbox_problem():
+        with pytest.raises(ServerFailed, match="does not work here"), ServerProcess(data, config):
+            pass
+        return
+    with ServerProcess(data, config=config) as server:
+        assert all(log.exists() for log in logs)
+        for name in ("default", "a", "b"):
+            with SyncRotaClient(server.url, namespace=name) as rota:
+                ended = rota.wait(rota.submit("look", "me")["taskId"], PATIENCE_S)
+                assert ended["result"] == [False] * 3, ended

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from support.commands import IGNORES_TERM, PATIENCE_S, PYTHON, STUBBORN, Shell, python, ran
 
-from rota.executors.command import sandbox_problem
+from rota.executors.sandbox import sandbox_problem
 from rota.executors.wards.leftovers import FOLDER, MARK, has_ended, kill_leftovers, marked, marks_of
 
 if TYPE_CHECKING:

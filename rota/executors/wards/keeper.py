@@ -3,8 +3,10 @@
 The server starts one keeper and sends it the descriptors of each command: its two outputs, and the
 line to its ward. If a ward is killed, its children become the keeper's, which kills them and tells
 the server when none is left. A ward that is done takes another command, and one is always idle, so
-that no command need wait for a fork. The keeper ends when the server is gone. It has no threads and
-imports only the standard library: it must start fast, hold little, and fork safely.
+that no command need wait for a fork. A ward that a command has stopped goes on; one that is stopped
+again and again, or does not answer the server, is killed. The keeper ends when the server is gone.
+It has no threads and imports only the standard library: it must start fast, hold little, and fork
+safely.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import socket
 import sys
 
 from rota.executors.wards import pids, tree
-from rota.executors.wards.ward import be_deaf, empty, serve, wake_on_children
+from rota.executors.wards.ward import KILL, NAME_BYTES_MAX, be_deaf, empty, serve, wake_on_children
 
-NAME_BYTES_MAX = 100
 SWEEP_MS = 50
 IDLE_MAX = 8
+STOPS_MAX = 20
+"""So often may a command stop its ward."""
 
 
 class Keeper:
@@ -37,6 +40,8 @@ class Keeper:
         self._doors: dict[int, socket.socket] = {}
         """The ways to wards, by their pids."""
         self._idle: list[int] = []
+        self._stops: dict[int, int] = {}
+        """How often wards were stopped, by their pids."""
         self._lost: list[bytes] = []
         self._poll = select.poll()
         self._is_served = True
@@ -63,13 +68,16 @@ class Keeper:
                     self._dismiss(pid)
 
     def _hear(self) -> bool:
-        """Give a command to a ward; False if the server is gone."""
+        """Give a command to a ward, or kill one; False if the server is gone."""
         try:
             name, fds, _, _ = socket.recv_fds(self._line, NAME_BYTES_MAX, 3)
         except ConnectionError:
             return False
         if not name:
             return False
+        if name.startswith(KILL):
+            self._kill(name[1:])
+            return True
         try:
             self._hand_over(name, fds)
         except OSError as error:  # there are too many processes
@@ -82,6 +90,13 @@ class Keeper:
         with contextlib.suppress(OSError):
             self._fork()
         return True
+
+    def _kill(self, name: bytes) -> None:
+        """Kill the ward of a command; what that leaves becomes ours."""
+        for pid in [pid for pid, kept in self._wards.items() if kept == name]:
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._line.send(KILL + name)
 
     def _hand_over(self, name: bytes, fds: list[int]) -> None:
         """Pass a command on to a ward that is idle; to another if that was killed."""
@@ -152,11 +167,15 @@ class Keeper:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 break
             if not pid:
                 break
+            if os.WIFSTOPPED(status):
+                self._go_on(pid)
+                continue
+            self._stops.pop(pid, None)
             if self._home is not None:
                 pids.remove(pids.of(self._home, pid))
             self._dismiss(pid)
@@ -165,6 +184,12 @@ class Keeper:
                 self._lost.append(name)
         if self._lost:
             self._sweep()
+
+    def _go_on(self, pid: int) -> None:
+        """Let a ward go on that was stopped: it looks at limits, and hears the server."""
+        if pid in self._wards:
+            times = self._stops[pid] = self._stops.get(pid, 0) + 1
+            os.kill(pid, signal.SIGCONT if times <= STOPS_MAX else signal.SIGKILL)
 
     def _sweep(self) -> None:
         """Kill what became ours because its ward was killed; tell of it once that is gone."""

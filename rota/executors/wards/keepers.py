@@ -2,7 +2,8 @@
 
 A `Command` is one that runs, and the line to its ward; `gone` is set when nothing of it is left. A
 keeper that was killed is replaced; its wards go on, and if one of them is killed too, what it left
-is found by its marks.
+is found by its marks, and in the keeper's cgroup if there is one. A ward that does not answer is
+killed by its keeper; a keeper that does not, by us, with all below it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 from itertools import count
@@ -18,28 +20,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rota.executors.wards import pids, ward
-from rota.executors.wards.leftovers import MARK, kill_marked
+from rota.executors.wards.leftovers import MARK, kill_lost, kill_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
 ROOT = str(Path(__file__).parents[3])
 PROGRAM = (
     f"import sys; sys.path.insert(0, {ROOT!r})\n"
     "from rota.executors.wards.keeper import main; main()"
 )
-NAME_BYTES_MAX = 100
 CLOSE_S = 5.0
+ANSWER_S = 5.0
+"""For so long a ward, and then its keeper, may take to answer."""
+WAKE_S = 1.0
+"""So often a keeper is told to go on, in case that a command has stopped it."""
 TRIES = 3
 
 
 class Command(asyncio.Protocol):
     """A command that runs under a ward, at the other end of a line."""
 
-    def __init__(self, name: bytes, marks: dict[str, str]) -> None:
+    def __init__(self, name: bytes, marks: dict[str, str], grace_s: float = 0.0) -> None:
         """Be the one under a name; whatever is of it has `marks` in its environment."""
         self.name = name
         self.marks = marks
+        self.ward: int | None = None
+        """The ward's pid, while the line is open."""
+        self._grace_s = grace_s
+        self._patience: asyncio.TimerHandle | None = None
         self.keeper: Keeper | None = None
         self.gone = asyncio.Event()
         self.end: dict[str, Any] = {}
@@ -48,16 +57,35 @@ class Command(asyncio.Protocol):
         """Whether the ward has ended without a word."""
         self.is_cleared = False
         """Whether the keeper has killed what a lost ward left."""
+        self.is_heard = False
+        """Whether the keeper has answered that it kills the ward."""
+        self.is_sure = True
+        """Whether nothing can be left of it, now that it is gone."""
         self._line: asyncio.Transport | None = None
         self._heard = b""
 
     def terminate(self) -> None:
         """Have everything of it asked to end, and killed after the grace."""
         self._say(ward.TERMINATE)
+        self._expect(self._grace_s + ANSWER_S)
 
     def kill(self) -> None:
         """Have everything of it killed at once."""
         self._say(ward.KILL)
+        self._expect(ANSWER_S)
+
+    def _expect(self, within_s: float) -> None:
+        """Have the ward killed, too, if nothing is heard of the end until then."""
+        if self.gone.is_set() or self.keeper is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._patience is None or self._patience.when() > loop.time() + within_s:
+            self._be_patient()
+            self._patience = loop.call_later(within_s, self.keeper.put_down, self)
+
+    def _be_patient(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
 
     async def until_gone(self) -> None:
         """Wait until nothing is left, whoever is in a hurry: it still has its slot."""
@@ -77,11 +105,15 @@ class Command(asyncio.Protocol):
         self._line = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        if self._heard.endswith(b"\n") and self._line is not None:
-            self.end = json.loads(self._heard)
-            self._line.close()
-            self.be_gone()
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "ward" in said:
+                self.ward = said["ward"]
+            elif self._line is not None and not self.end:
+                self.end = said
+                self._line.close()
+                self.be_gone()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -93,8 +125,15 @@ class Command(asyncio.Protocol):
 
     def be_gone(self) -> None:
         self.gone.set()
+        self._be_patient()
         if self.keeper is not None:
             self.keeper.commands.pop(self.name, None)
+
+    async def leave(self) -> None:
+        """Have nobody wait for it any longer, and no ward that it has stopped be left."""
+        if not self.gone.is_set() and not self.is_lost and self.ward is not None:
+            await asyncio.to_thread(kill_tree, self.ward)
+        self.be_gone()
 
     def give_up(self) -> None:
         """Forget a command that was never begun."""
@@ -111,7 +150,8 @@ class Keeper:
         self.is_gone = False
         self.commands: dict[bytes, Command] = {}
         self._line = line
-        self._sweeps: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waking: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(line.fileno(), self._hear)
 
@@ -127,6 +167,8 @@ class Keeper:
             else:
                 command.keeper = self
                 self.commands[command.name] = command
+                if self._waking is None:
+                    self._waking = self._loop.call_later(WAKE_S, self.wake)
                 return True
         return False
 
@@ -141,10 +183,49 @@ class Keeper:
             self._loop.remove_writer(fd)
             os.close(fd)
 
+    def wake(self) -> None:
+        """Let the keeper go on if it was stopped, again and again while there are commands."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGCONT)
+        self._waking = None
+        if self.commands and not self.is_gone:
+            self._waking = self._loop.call_later(WAKE_S, self.wake)
+
+    def put_down(self, command: Command) -> None:
+        """Have a command end whose ward does not answer."""
+        if self.is_gone:
+            if command.ward is not None:
+                self._do(asyncio.to_thread(kill_tree, command.ward))
+            return
+        self.wake()
+        with contextlib.suppress(OSError):
+            self._line.send(ward.KILL + command.name)
+        self._loop.call_later(ANSWER_S, self._put_down_myself, command)
+
+    def _put_down_myself(self, command: Command) -> None:
+        """Kill a keeper that does not answer either, with all below it.
+
+        If it has, there is something that cannot be killed, or it is still at it.
+        """
+        if not command.gone.is_set() and not command.is_heard:
+            self._do(self.kill())
+
+    async def kill(self) -> None:
+        """Kill the keeper with all that it keeps."""
+        if self.process.returncode is None:
+            await asyncio.to_thread(kill_tree, self.process.pid)
+        self.close()
+
+    def _do(self, what: Coroutine[Any, Any, Any]) -> None:
+        task = self._loop.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _hear(self) -> None:
         """Hear of a lost ward that nothing is left of; or that the keeper is gone."""
         try:
-            said = self._line.recv(NAME_BYTES_MAX)
+            said = self._line.recv(ward.NAME_BYTES_MAX)
         except BlockingIOError:
             return
         except ConnectionError:
@@ -152,8 +233,10 @@ class Keeper:
         if not said:
             self.close()
             return
-        command = self.commands.get(said)
-        if command is not None:
+        command = self.commands.get(said.removeprefix(ward.KILL))
+        if command is not None and said.startswith(ward.KILL):
+            command.is_heard = True
+        elif command is not None:
             command.is_cleared = True
             self.settle(command)
 
@@ -164,13 +247,15 @@ class Keeper:
         if command.is_cleared:
             command.be_gone()
         elif self.is_gone:
-            task = self._loop.create_task(self._sweep(command))
-            self._sweeps.add(task)
-            task.add_done_callback(self._sweeps.discard)
+            self._do(self._sweep(command))
 
     async def _sweep(self, command: Command) -> None:
         """Kill what is left of a command that has lost both its ward and its keeper."""
-        while await asyncio.to_thread(kill_marked, command.marks):
+        cgroups = pids.made_by(command.marks[MARK], {self.process.pid, command.ward})
+        command.is_sure = bool(cgroups)
+        others = [each for each in self.commands.values() if not each.is_lost]
+        kept = {each.ward for each in others if each.ward is not None}
+        while await asyncio.to_thread(kill_lost, command.marks, cgroups, kept):
             pass
         command.be_gone()
 
@@ -237,7 +322,7 @@ class Keepers:
         self, spec: dict[str, Any], outputs: tuple[asyncio.Protocol, asyncio.Protocol]
     ) -> Command:
         marks = {key: spec["env"][key] for key in (MARK, "ROTA_TOKEN")}
-        command = Command(str(next(self._names)).encode(), marks)
+        command = Command(str(next(self._names)).encode(), marks, spec["graceMs"] / 1000)
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:
             ours, their_line = socket.socketpair()
             theirs.callback(their_line.close)
@@ -282,11 +367,23 @@ class Keepers:
         return Keeper(ours, process)
 
     async def close(self) -> None:
-        """Let go of the keeper: it ends, and the wards that there are kill what they keep."""
+        """Let go of the keeper: it ends, and the wards that there are kill what they keep.
+
+        Whoever still waits for a command then waits no longer.
+        """
         if self.keeper is not None:
+            left = {*self.keeper.commands.values(), *self._of_tasks.values()}
+            for command in left:
+                command.kill()
+            self.keeper.wake()
             self.keeper.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.keeper.process.wait(), CLOSE_S)
+            ends = [self.keeper.process.wait(), *(command.gone.wait() for command in left)]
+            try:
+                await asyncio.wait_for(asyncio.gather(*ends), CLOSE_S)
+            except TimeoutError:
+                await self.keeper.kill()
+            for command in left:
+                await command.leave()
             for home in pids.homes(self.marks[MARK]):
                 pids.remove(home)
 

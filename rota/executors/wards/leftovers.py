@@ -48,9 +48,26 @@ def marked(marks: dict[str, str]) -> list[psutil.Process]:
     return [process for process in found if not has_ended(process)]
 
 
-def kill_marked(marks: dict[str, str]) -> int:
-    """Kill the processes that carry all of the marks, with all below them; give how many."""
-    return _kill(marked(marks))
+def kill_tree(pid: int) -> int:
+    """Kill a process with all below it; give how many that were."""
+    try:
+        return _kill([psutil.Process(pid)])
+    except psutil.Error:
+        return 0
+
+
+def kill_lost(marks: dict[str, str], cgroups: list[str], kept: set[int]) -> int:
+    """Kill who carries all of the marks or is in one of the cgroups; give how many.
+
+    Not those in the cgroups that are `kept`, nor who is below them.
+    """
+    found = {process.pid: process for process in marked(marks)}
+    for pid in {pid for folder in cgroups for pid in pids.members(folder)}:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if not has_ended(process) and not kept & {pid, *(p.pid for p in process.parents())}:
+                found.setdefault(pid, process)
+    return _kill(list(found.values()))
 
 
 def kill_leftovers(data_dir: Path) -> int:

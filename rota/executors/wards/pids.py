@@ -56,6 +56,12 @@ def homes(mark: str) -> list[str]:
     return [home for folder in found if os.path.isdir(home := home_in(folder, mark))]  # noqa: PTH112
 
 
+def made_by(mark: str, keepers: set[int | None]) -> list[str]:
+    """Give the cgroups that there are of keepers and wards."""
+    folders = (of(home, pid) for home in homes(mark) for pid in keepers if pid is not None)
+    return [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112 - starts fast
+
+
 def home_in(folder: str, mark: str) -> str:
     return f"{folder}/rota-{mark}"
 

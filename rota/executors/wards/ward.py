@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TERMINATE, KILL = b"T", b"K"
+"""What the server says; KILL and a name, to the keeper, which kills the ward and says the same."""
+NAME_BYTES_MAX = 100
 CHUNK_BYTES = 1 << 16
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.25
 LOOK_SHARE = 0.05
@@ -101,6 +103,8 @@ class Ward:
     def run(self) -> None:
         """Keep the command until nobody of it is left, then tell how it ended."""
         with self._line:
+            with contextlib.suppress(OSError):
+                self._line.sendall(json.dumps({"ward": self._me}).encode() + b"\n")
             try:
                 spec = self._read_spec()
                 problem = self._start(spec) if spec is not None else None
