@@ -28,6 +28,7 @@ from rota.sections import (
     LIMIT_MAX,
     READ,
     FollowUpSettings,
+    NamespaceName,
     NamespaceSettings,
     ProjectSettings,
     SchedulerSettings,
@@ -37,7 +38,7 @@ from rota.sections import (
     folder_of,
 )
 from rota.setting_names import canonical, spellings, without_zeros
-from rota.wording import API_PATH, HTTP_URL, NAMESPACE, RETRY_ON, UNKNOWN, all_wrong, known_only
+from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, all_wrong, known_only
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -143,7 +144,6 @@ class ExecutorSettings(CommandSettings):
     kind: Literal["http", "tab", "chat", "command"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
-
     _goes_together = model_validator(mode="after")(check_kind)
 
 
@@ -234,9 +234,7 @@ class Settings(Section):
     browsermanager: BrowserManagerSettings = BrowserManagerSettings()
     job_limits: Annotated[BrowserManagerLimits, Field(alias="agent")] = BrowserManagerLimits()
     projects: ProjectSettings = ProjectSettings()
-    namespaces: dict[Annotated[str, Field(pattern=NAMESPACE)], NamespaceSettings] = Field(
-        default_factory=dict
-    )
+    namespaces: dict[NamespaceName, NamespaceSettings] = Field(default_factory=dict)
     presets: tuple[str, ...] = ()
     _data_dirs: tuple[str, ...] = ()
 

@@ -17,11 +17,12 @@ from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
-from rota.wording import known_only
+from rota.wording import NAMESPACE, known_only
 
 LIMIT_MAX = 100_000_000
 DEFAULT = "default"
 """The namespace that is always there, and is meant where none is named."""
+NamespaceName = Annotated[str, Field(pattern=NAMESPACE)]
 FOLLOW_UP_NAMES = ("result", "task")
 """What the placeholders in the params of a follow-up may begin with."""
 NAME_CHARS_MAX = 200

@@ -87,8 +87,8 @@ class CommandExecutor:
         said = Said(tell, self._settings.output_bytes_max)
         async with contextlib.AsyncExitStack() as undo:
             try:
-                cwd = self._its_folder(undo, attempt)
-                command = await self._keepers.start(self._spec(argv, cwd, attempt), said.outputs)
+                made = self._its_folder(undo, attempt)
+                command = await self._keepers.start(self._spec(argv, made, attempt), said.outputs)
             except OSError as error:
                 return not_started(str(error))
             except asyncio.CancelledError:
@@ -108,26 +108,25 @@ class CommandExecutor:
             if outcome is not None:
                 return outcome
             if self._settings.result_file is not None:
-                return await asyncio.to_thread(from_file, Path(cwd, self._settings.result_file))
+                return await asyncio.to_thread(from_file, Path(made, self._settings.result_file))
             return from_output(said)
 
     def _its_folder(self, undo: contextlib.AsyncExitStack, attempt: Attempt) -> str:
         """Give the folder that it works in: the configured one, or a new one that goes after it.
 
-        A result that lies there is of another attempt.
+        It has a new one for its result in any case: attempts share the one that is configured.
         """
         s = self._settings
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if s.cwd is not None:
-            if s.result_file is not None:
-                Path(s.cwd, s.result_file).unlink(missing_ok=True)
+        if s.cwd is not None and s.result_file is None:
             return s.cwd
         made = tempfile.mkdtemp(prefix=f"{attempt.token}-", dir=self._folder)
         undo.push_async_callback(removed, made)
         return made
 
-    def _spec(self, argv: list[str], cwd: str, attempt: Attempt) -> dict[str, Any]:
+    def _spec(self, argv: list[str], made: str, attempt: Attempt) -> dict[str, Any]:
         s = self._settings
+        cwd = s.cwd or made
         rlimits = {"RLIMIT_CORE": 0}
         if s.cpu_seconds_max is not None:
             rlimits["RLIMIT_CPU"] = s.cpu_seconds_max
@@ -143,12 +142,13 @@ class CommandExecutor:
             "ROTA_AGENT_ID": attempt.agent,
             "ROTA_ATTEMPT": str(attempt.number),
             "ROTA_TOKEN": str(attempt.token),
+            **({"ROTA_RESULT_FILE": f"{made}/{s.result_file}"} if s.result_file else {}),
             **self._keepers.marks,
         }
         if s.sandbox == "bubblewrap":
             hidden = filter(Path.is_dir, self._hidden)
             shm_bytes = (s.memory_mb_max or 0) * _MB or SHM_BYTES
-            argv = [*sandbox(cwd, hidden, shm_bytes=shm_bytes), *argv]
+            argv = [*sandbox(cwd, hidden, {made} - {cwd}, shm_bytes), *argv]
         return {
             "argv": argv,
             "cwd": cwd,

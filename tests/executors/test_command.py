@@ -13,6 +13,7 @@ from support.commands import PYTHON, python, ran
 
 from rota.config import ExecutorSettings
 from rota.executors.command import filled_in
+from rota.executors.sandbox import sandbox_problem
 from rota.executors.wards import keepers, pids, tree
 from rota.executors.wards.leftovers import FOLDER, MARK
 
@@ -239,10 +240,24 @@ def test_the_result_may_be_a_file(tmp_path: Path, text: str, code: str) -> None:
     assert outcome.result == ({"a": 1} if not code else None)
 
 
-def test_the_result_of_another_attempt_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text("[1]")
-    outcome, _ = asyncio.run(ran(tmp_path, "true", cwd=str(tmp_path), resultFile="out.json"))
-    assert outcome.code == "bad_result"
+@pytest.mark.parametrize("sandbox", ["none", "bubblewrap"])
+def test_attempts_that_share_a_folder_have_results_of_their_own(
+    tmp_path: Path, sandbox: str
+) -> None:
+    """Where there can be no sandbox, the case that asks for one is the same as the other."""
+    shared, data = tmp_path / "shared", tmp_path / "data"
+    shared.mkdir()
+    data.mkdir()
+    (shared / "out.json").write_text("[1]")
+    more = {"cwd": str(shared), "resultFile": "out.json"}
+    more["sandbox"] = "none" if sandbox_problem() else sandbox
+    outcome, _ = asyncio.run(ran(data, "true", **more))
+    assert outcome.code == "bad_result", "what lies there is of another"
+    code = "import os; open(os.environ['ROTA_RESULT_FILE'], 'w').write('[2]'); open('x', 'w')"
+    outcome, _ = asyncio.run(ran(data, *python(code), **more))
+    assert outcome.result == [2]
+    assert (shared / "x").exists()
+    assert not list((data / FOLDER).iterdir())
 
 
 @pytest.mark.parametrize(
