@@ -52,6 +52,13 @@ class Caller(NamedTuple):
         if self.agents is not None and not self.agents.issuperset(agents):
             raise HttpProblem(403, "forbidden", "this token is not for this agent")
 
+    def share_for(self, agent: str = "") -> str:
+        """Name whose share of a bound a request takes (domain/shares.py).
+
+        A token has a share of its own. Where there are no tokens, an agent has one.
+        """
+        return f"agent {agent}" if self.name == LOCAL else f"token {self.token or self.name}"
+
 
 NOBODY = Caller(LOCAL)
 

@@ -1,0 +1,50 @@
+"""The share that one caller has of a bound that all callers have together.
+
+A caller may hold as much as is left free afterwards. So one caller alone can take half of a bound,
+two a third each, and whoever comes next always finds room. A caller that holds nothing gets
+whatever still fits. Every bound that callers share asks `may_take`; those that count in memory use
+a `Shares`. Who a caller is says `Caller.share_for` (http/access.py): a token, or an agent where
+there are no tokens.
+"""
+
+from __future__ import annotations
+
+
+def may_take(own: int, total: int, amount: int, most: int) -> bool:
+    """Say whether a caller that holds `own` of the `total` held may take `amount` more."""
+    left = most - total - amount
+    return left >= 0 and (own == 0 or own + amount <= left)
+
+
+class Shares:
+    """One bound: how much of it is held, and by whom. The sum of all shares is `held`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+        self._own: dict[str, int] = {}
+
+    def own(self, owner: str) -> int:
+        return self._own.get(owner, 0)
+
+    def take(self, owner: str, amount: int = 1) -> bool:
+        """Count what a caller takes; False, and nothing is counted, if its share has no room."""
+        if not may_take(self.own(owner), self.held, amount, self.most):
+            return False
+        self._own[owner] = self.own(owner) + amount
+        self.held += amount
+        return True
+
+    def give_back(self, owner: str, amount: int = 1) -> None:
+        """Count what a caller lets go of; a caller that holds nothing is forgotten."""
+        left = self._own[owner] - amount
+        assert left >= 0, f"{owner} gives back more than it took"
+        self.held -= amount
+        if left:
+            self._own[owner] = left
+        else:
+            del self._own[owner]
+
+    def largest(self) -> str | None:
+        """Name the caller that holds most."""
+        return max(self._own, key=self._own.__getitem__, default=None)

@@ -1,0 +1,56 @@
+"""The share that one caller has of a bound that all callers have together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.domain.shares import Shares
+
+
+def test_a_caller_alone_takes_half_and_leaves_half() -> None:
+    shares = Shares(100)
+    assert sum(shares.take("greedy") for _ in range(1000)) == 50
+    assert shares.take("newcomer")
+
+
+def test_two_greedy_callers_take_a_third_each() -> None:
+    shares = Shares(99)
+    for _ in range(1000):
+        shares.take("a")
+        shares.take("b")
+    assert (shares.own("a"), shares.own("b")) == (33, 33)
+    assert shares.take("newcomer", 33)
+
+
+def test_a_caller_that_holds_nothing_gets_whatever_fits() -> None:
+    shares = Shares(100)
+    assert not shares.take("a", 101)
+    assert shares.take("a", 100)
+    assert not shares.take("b", 1)
+
+
+def test_what_is_given_back_is_free_again() -> None:
+    shares = Shares(10)
+    assert shares.take("a", 5)
+    assert not shares.take("a", 1)
+    shares.give_back("a", 5)
+    assert shares.held == 0
+    assert shares.largest() is None
+    with pytest.raises(KeyError):
+        shares.give_back("a", 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 9)), max_size=60))
+def test_no_bound_is_passed_and_the_sum_of_shares_is_what_is_held(
+    steps: list[tuple[str, int]],
+) -> None:
+    shares = Shares(20)
+    for owner, amount in steps:
+        if amount > 0:
+            shares.take(owner, amount)
+        elif amount < 0 and shares.own(owner) >= -amount:
+            shares.give_back(owner, -amount)
+        assert 0 <= shares.held <= 20
+        assert shares.held == sum(shares.own(each) for each in "abc")
