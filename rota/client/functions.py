@@ -1,9 +1,9 @@
 """The functions of a worker: how one takes its params, is run, and what comes of it.
 
 A function names what it wants: `ctx` (or anything annotated as Context), `params` (the whole dict),
-one parameter annotated as a pydantic model (the params, validated), or params by their names. What
-it returns must be JSON, and is written as such at once. Whatever happens becomes an `Outcome` as
-`settle` takes it; only a cancelled attempt has none.
+and params by their names; those annotated with a pydantic model are validated. A model that is the
+only parameter takes all params. What it returns must be JSON, and is written as such at once.
+Whatever happens becomes an `Outcome` as `settle` takes it; only a cancelled attempt has none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import asyncio
 import dataclasses
 import inspect
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rota.client.context import Context, Fail, Retry
 from rota.errors import ConfigError
@@ -46,36 +46,57 @@ class Function:
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = inspect.signature(function)
         self._ctx = self._whole = None
-        self._model: tuple[str, type[BaseModel]] | None = None
+        self._models: dict[str, TypeAdapter[Any]] = {}
+        hints: dict[str, Any] = {}
         for name, parameter in self._signature.parameters.items():
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                msg = f"{self.name} has a parameter without a name: {name}"
-                raise ConfigError(msg, hint="params are given by their names")
             hint = _hint_of(parameter, function, names)
+            self._check(parameter, hint)
             if hint is Context or (name == "ctx" and not isinstance(hint, type)):
                 self._ctx = name
-            elif isinstance(hint, type) and issubclass(hint, BaseModel):
-                self._model = (name, hint)
-            elif name == "params" and parameter.kind is not parameter.VAR_KEYWORD:
+            elif name == "params" and _is_plain(parameter) and not _names_model(hint):
                 self._whole = name
+            else:
+                hints[name] = hint
+        for name, hint in hints.items():
+            if _names_model(hint):
+                self._models[name] = TypeAdapter(hint)
+        lone = next(iter(hints), "")
+        is_alone = len(hints) == 1 and self._whole is None
+        self._takes_all = lone if is_alone and _is_model(hints[lone]) else None
+
+    def _check(self, parameter: inspect.Parameter, hint: Any) -> None:
+        """Refuse a parameter that no task could fill. Raises ConfigError."""
+        name = parameter.name
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            msg = f"{self.name} has a parameter without a name: {name}"
+            raise ConfigError(msg, hint="params are given by their names")
+        if hint is Context and (self._ctx is not None or not _is_plain(parameter)):
+            raise ConfigError(
+                f"{self.name} cannot be given a context as {name}", hint="ask for one"
+            )
+        if _names_model(hint) and not _is_plain(parameter):
+            msg = f"{self.name} asks for any number of models: **{name}"
+            raise ConfigError(msg, hint=f"name them one by one, or take them in {name}: list[...]")
 
     def arguments(self, ctx: Context) -> dict[str, Any]:
         """Say what to call it with. Raises Fail `bad_params`."""
-        given: dict[str, Any] = {self._ctx: ctx} if self._ctx is not None else {}
-        if self._model is not None:
-            name, model = self._model
-            try:
-                given[name] = model.model_validate(ctx.params)
-            except ValidationError as error:
-                raise Fail(_wrong(error), code="bad_params") from error
-            return given
-        if self._whole is not None:
-            return {**given, self._whole: ctx.params}
-        given = {**ctx.params, **given}
+        params = {self._takes_all: ctx.params} if self._takes_all is not None else ctx.params
+        given = dict(params)
+        if self._whole is not None:  # it has them all, so those without a name are no mistake
+            given = {name: params[name] for name in params.keys() & self._signature.parameters}
+            given[self._whole] = ctx.params
+        if self._ctx is not None:
+            given[self._ctx] = ctx
         try:
             self._signature.bind(**given)
         except TypeError as error:
             raise Fail(f"{self.name}: {error}", code="bad_params") from error
+        for name in self._models.keys() & given.keys():
+            try:
+                given[name] = self._models[name].validate_python(given[name])
+            except ValidationError as error:
+                within = () if self._takes_all is not None else (name,)
+                raise Fail(_wrong(error, within), code="bad_params") from error
         return given
 
     async def perform(self, ctx: Context, threads: Threads) -> Outcome:
@@ -140,9 +161,22 @@ def failed(error: str, *, code: str | None = None, **more: Any) -> Outcome:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _wrong(error: ValidationError) -> str:
+def _is_plain(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is not parameter.VAR_KEYWORD
+
+
+def _is_model(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel)
+
+
+def _names_model(hint: Any) -> bool:
+    """Whether a model is all or a part of it, as of `Model | None` or `list[Model]`."""
+    return _is_model(hint) or any(_names_model(part) for part in get_args(hint))
+
+
+def _wrong(error: ValidationError, within: tuple[str, ...]) -> str:
     told = [
-        f"{'.'.join(str(part) for part in each['loc']) or 'params'}: {each['msg']}"
+        f"{'.'.join(str(part) for part in (*within, *each['loc'])) or 'params'}: {each['msg']}"
         for each in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     return "; ".join(told)

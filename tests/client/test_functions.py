@@ -1,0 +1,79 @@
+"""How a worker's function takes the params of a task."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from rota.client import Context, Fail, Worker
+from rota.client.functions import Function
+from rota.errors import ConfigError
+
+
+class Part(BaseModel):
+    name: str
+    count: int = 1
+
+
+def given(function, params):
+    lease = {"leaseId": "lse_1", "taskId": "tsk_1", "token": 1, "attempt": 1, "task": {}}
+    ctx = Context({**lease, "params": params})
+    return function(**Function(function, {}).arguments(ctx))
+
+
+def test_a_lone_model_takes_all_params():
+    def lone(ctx: Context, part: Part):
+        return part
+
+    assert given(lone, {"name": "bolt", "count": 2}) == Part(name="bolt", count=2)
+    with pytest.raises(Fail, match="name: Field required") as caught:
+        given(lone, {"part": {"name": "bolt"}})
+    assert caught.value.code == "bad_params"
+
+
+def test_a_model_beside_others_is_bound_by_its_name():
+    def two(p: Part, depth: int, ctx: Context):
+        return p, depth
+
+    assert given(two, {"p": {"name": "bolt"}, "depth": 3}) == (Part(name="bolt"), 3)
+    for params, said in (
+        ({"name": "bolt", "depth": 3}, "two: missing a required argument: 'p'"),
+        ({"p": {}, "depth": 3}, "p.name: Field required"),
+        ({"p": {"name": "bolt"}, "depth": 3, "x": 1}, "unexpected keyword argument 'x'"),
+    ):
+        with pytest.raises(Fail, match=said):
+            given(two, params)
+
+
+def test_models_may_be_many_wanting_or_left_out():
+    def more(first: Part, parts: list[Part], last: Part | None = None, other: Part | None = None):
+        return first, parts, last, other
+
+    bolt = {"name": "bolt"}
+    params = {"first": bolt, "parts": [bolt], "last": None}
+    assert given(more, params) == (Part(**bolt), [Part(**bolt)], None, None)
+
+
+def test_who_takes_all_params_may_have_some_by_name():
+    def both(params, p: Part, depth: int = 1):
+        return params["x"], p.name, depth
+
+    assert given(both, {"x": 1, "p": {"name": "bolt"}}) == (1, "bolt", 1)
+
+
+def test_a_function_that_no_task_could_call_is_refused_where_it_is_written():
+    def nameless(part, /): ...
+    def listed(*parts): ...
+    def models(**parts: Part): ...
+    def twice(ctx: Context, other: Context): ...
+
+    worker = Worker()
+    for function, said in (
+        (nameless, "nameless has a parameter without a name: part"),
+        (listed, "listed has a parameter without a name: parts"),
+        (models, r"models asks for any number of models: \*\*parts"),
+        (twice, "twice cannot be given a context as other"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            worker.task("unservable")(function)
+    assert worker.functions == {}
