@@ -9,12 +9,13 @@ at the first unknown key, so that a body of a hundred thousand of them costs not
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
@@ -51,7 +52,7 @@ _TYPES = {
 _RULES: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is missing",
     "extra_forbidden": lambda _: "is not known",
-    UNKNOWN: lambda _: "is not known",
+    UNKNOWN: lambda ctx: f"is not known{ctx['guess']}",
     "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
     "string_too_short": lambda ctx: f"must have at least {ctx['min_length']} characters",
     "string_pattern_mismatch": lambda ctx: _PATTERNS.get(
@@ -79,8 +80,17 @@ def known_only(model: type[BaseModel], data: Any) -> Any:
         known = _known(model)
         for key in data:
             if key not in known:
-                raise PydanticCustomError(UNKNOWN, "unknown field", {"name": str(key)[:100]})
+                name = str(key)[:100]
+                context = {"name": name, "guess": guess(name, known)}
+                raise PydanticCustomError(UNKNOWN, "unknown field", context)
     return data
+
+
+def guess(name: str, known: Iterable[str]) -> str:
+    """Give the end of a sentence that asks for the known name that is most like this one."""
+    by_lower = {each.lower().replace("_", ""): each for each in sorted(known)}
+    close = get_close_matches(name.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean '{by_lower[close[0]]}'?" if close else ""
 
 
 _names: dict[type[BaseModel], frozenset[str]] = {}

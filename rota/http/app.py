@@ -134,6 +134,8 @@ class App:
             dialect = route.dialect
             name = named_in(request)
             caller = await self._admitted(request, route, name)
+            if "?" in request.raw_path:
+                route.check_query([name for name, _ in request.query.items()])
             namespace = self.namespaces.find(name, caller.namespace)
             call = Call(self, request, request_id, path, params, caller, dialect, namespace)
             if request.method == "GET" and not path.startswith(_STATELESS):

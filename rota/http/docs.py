@@ -15,7 +15,8 @@ from rota import __version__
 from rota.config import WAIT_MS_MAX
 from rota.domain.tokens import ROLES
 from rota.http import answers
-from rota.http.namespaces import HEADER, QUERY
+from rota.http.namespaces import HEADER
+from rota.http.route import NAMESPACE_QUERY
 from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _operation(route: Route) -> dict[str, Any]:
         }
         for name in route.query
     ]
-    parameters += [_NAMESPACE, {**_NAMESPACE, "name": QUERY, "in": "query"}]
+    parameters += [_NAMESPACE, {**_NAMESPACE, "name": NAMESPACE_QUERY, "in": "query"}]
     operation["parameters"] = parameters
     if route.body is not None:
         required = any(f.is_required() for f in route.body.model_fields.values())

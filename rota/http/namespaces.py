@@ -17,6 +17,7 @@ from rota.http.damage import Damage
 from rota.http.guests import Guests
 from rota.http.operations import Operations
 from rota.http.problems import HttpProblem
+from rota.http.route import NAMESPACE_QUERY
 from rota.http.streams import TURN_PAGES, Streams
 from rota.http.watches import Watches
 from rota.sections import DEFAULT
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rota.http.bridge import Bridge
 
 HEADER = istr("X-Rota-Namespace")
-QUERY = "namespace"
 _NAME_SHOWN_MAX = 63
 
 
@@ -122,9 +122,9 @@ def named_in(request: BaseRequest) -> str:
         return ""
     names = set(headers.getall(HEADER, ()))
     if may_be_in_query:  # where no header can be sent: EventSource, WebSocket
-        names.update(request.query.getall(QUERY, ()))
+        names.update(request.query.getall(NAMESPACE_QUERY, ()))
     names.discard("")
     if len(names) > 1:
         msg = "the request names different namespaces"
-        raise InvalidRequest(msg, details={"field": QUERY})
+        raise InvalidRequest(msg, details={"field": NAMESPACE_QUERY})
     return names.pop() if names else ""

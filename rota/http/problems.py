@@ -94,7 +94,7 @@ def invalid(error: ValidationError) -> InvalidRequest:
     if kind == "missing":
         message = f"missing required field '{where}'"
     elif kind in ("extra_forbidden", UNKNOWN):
-        message = f"unknown field '{where}'"
+        message = f"unknown field '{where}'{problem.removeprefix('is not known')}"
     elif not where and kind == "value_error":
         message = problem
     elif not where:

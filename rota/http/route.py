@@ -9,13 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain.tokens import Right
+from rota.errors import InvalidRequest
+from rota.wording import guess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pydantic import BaseModel
 
     Handler = Callable[[Any], Awaitable[Any]]
+
+
+NAMESPACE_QUERY = "namespace"
+"""The query parameter that every route takes."""
+CLOSED_DIALECTS = ("", "automechanica")
+"""The dialects that refuse query parameters they do not know; the empty one is rota's own."""
 
 
 class Route(NamedTuple):
@@ -39,3 +47,22 @@ class Route(NamedTuple):
     """Whether it changes the whole server, which no token of one namespace may."""
     needs: Right = Right.MANAGE
     """What a caller must be allowed to do; access.py knows by its role whether it is."""
+
+    def check_query(self, given: Sequence[str]) -> None:
+        """Refuse query parameters that the route does not know, or that come twice.
+
+        Documents that leave unknown ones open have it so. What is public is asked by probes and
+        browsers, which add names of their own. Raises InvalidRequest.
+        """
+        if self.public or self.dialect not in CLOSED_DIALECTS:
+            return
+        known = (*self.query, NAMESPACE_QUERY)
+        for name in given:
+            if name not in known:
+                msg = f"unknown query parameter '{name[:100]}'{guess(name[:100], known)}"
+                raise InvalidRequest(msg, details={"field": name[:100]})
+        own = [name for name in given if name != NAMESPACE_QUERY]
+        if len(set(own)) < len(own):
+            name = next(each for each in own if own.count(each) > 1)
+            msg = f"query parameter '{name}': is given more than once"
+            raise InvalidRequest(msg, details={"field": name})

@@ -45,7 +45,7 @@ ROUTES: tuple[Route, ...] = (
         None,
         answers.TaskPage,
         200,
-        LIST_QUERY,
+        (*LIST_QUERY, "code", "q"),
         needs=Right.SEE,
     ),
     Route(

@@ -97,7 +97,6 @@ def test_one_may_be_named_by_the_query_where_no_header_can_be_sent(
         ("namespace=team-a&namespace=team-a", ("team-a",), 200),
         ("%6eamespace=team-a", (), 200),
         ("namespace=team%2Da", (), 200),
-        ("namespaces=default&xnamespace=default&namespace=team-a", (), 200),
     ],
 )
 def test_a_request_names_one_at_most(

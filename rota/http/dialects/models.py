@@ -24,6 +24,7 @@ from rota.http.models import (
     Key,
     Label,
     Moment,
+    NativeBody,
     OwnId,
     Priority,
     TaskFields,
@@ -110,7 +111,7 @@ class BareBatch(RootModel[PinchTabBatch | BrowserOSBatch]):
     """POST /tasks/batch: with `instruction` in its tasks it is BrowserOS's."""
 
 
-class AutoMechanicaBody(DialectBody):
+class AutoMechanicaBody(NativeBody):
     """POST /automechanica/tasks: the document's createTask."""
 
     agent_name: AgentId

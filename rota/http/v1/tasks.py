@@ -36,8 +36,12 @@ async def submit(call: Call) -> Any:
 
 async def list_all(call: Call) -> Any:
     """GET /v1/tasks; the failed ones also after they have left memory."""
-    if (call.query("state") or call.query("status")) == TaskState.FAILED:
+    if call.query("state") == TaskState.FAILED:
         return await answer_failed(call, views.native)
+    for name in ("code", "q"):
+        if call.query(name) is not None:
+            msg = f"query parameter '{name}': goes with state=failed"
+            raise InvalidRequest(msg, details={"field": name})
     return await answer_list(call, STATES, views.native, rows=PAGE_ROWS, rows_max=PAGE_ROWS_MAX)
 
 
