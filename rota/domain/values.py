@@ -6,6 +6,7 @@ own; so whatever comes in is held to a depth that can be written down again.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 DEPTH_MAX = 64
@@ -28,6 +29,11 @@ def has_more_values(raw: bytes, most: int) -> bool:
 
 def _openings(raw: bytes) -> int:
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{") + 1
+
+
+def says_too_deep(error: ValueError) -> bool:
+    """Whether JSON could not be read because it is nested deeper than any reader goes."""
+    return re.search("depth|recursion", str(error), re.IGNORECASE) is not None
 
 
 def is_too_deep(raw: bytes, value: Any) -> bool:

@@ -20,7 +20,7 @@ import orjson
 from rota.config import RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
 from rota.domain.notes import REPORT_BYTES_MAX
-from rota.domain.values import is_too_deep
+from rota.domain.values import is_too_deep, says_too_deep
 from rota.executors.http import HttpExecutor, failure, too_deep, too_large
 from rota.executors.port import Note
 
@@ -32,6 +32,8 @@ STREAM_BYTES_MAX = 64 << 20
 PROGRESS_EVERY_S = 0.2
 PROGRESS_MAX = 1000
 SAMPLE_BYTES_MAX = 200
+TOO_DEEP = object()
+"""Stands for an event's value that is nested too deep to be read."""
 
 DEFAULTS: dict[str, Any] = {
     "isScheduledTask": True,
@@ -228,8 +230,11 @@ class _Chat:
             self.events += 1
             try:
                 value = orjson.loads(data)
-            except ValueError:
-                self._malformed = data[:SAMPLE_BYTES_MAX]
+            except ValueError as error:
+                if says_too_deep(error):
+                    self._last = data, TOO_DEEP
+                else:
+                    self._malformed = data[:SAMPLE_BYTES_MAX]
                 continue
             self._last = data, value
             if len(data) <= REPORT_BYTES_MAX and not is_too_deep(data, value):
@@ -246,6 +251,8 @@ class _Chat:
         if self._last is None:
             return _no_result(self._malformed or stray)
         data, value = self._last
+        if value is TOO_DEEP:
+            return too_deep("the chat's result")
         said = value if isinstance(value, dict) else {"message": str(value)}
         if error is not None or said.get("type") == "error":
             return failure("chat_error", _message(said), data, value)

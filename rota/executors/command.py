@@ -21,7 +21,7 @@ import orjson
 
 from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
-from rota.domain.values import is_too_deep
+from rota.domain.values import is_too_deep, says_too_deep
 from rota.errors import ConfigError
 from rota.executors.http import too_deep, too_large
 from rota.executors.said import Said
@@ -295,6 +295,8 @@ def as_result(raw: bytes) -> Outcome:
     try:
         value = orjson.loads(raw)
     except ValueError as error:
+        if says_too_deep(error):
+            return too_deep(RESULT)
         text = f"the result is not JSON: {error}"
         return Outcome(ok=False, code="bad_result", error=text[:ERROR_CHARS_MAX])
     return too_deep(RESULT) if is_too_deep(raw, value) else Outcome(ok=True, result=value)

@@ -36,7 +36,7 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 Address = IPv4Address | IPv6Address
 
-_HINT = "add the host or network to webhooks.allow_hosts if it is meant to be called"
+_HINT = "add the host or network to webhooks.allowHosts if it is meant to be called"
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 _PORT = re.compile(r":([^:\]]*)$")
 _PORT_NUMBER = re.compile(r"[0-9]{1,5}")
@@ -374,5 +374,5 @@ def _read_allowed(entry: str) -> _Allowed:
             return _Allowed(target.host.rstrip("."), None, port)
     except (ValueError, CallbackRefused):
         pass
-    msg = f"webhooks.allow_hosts: {entry!r} is not a host name, an address or a network"
+    msg = f"webhooks.allowHosts: {entry!r} is not a host name, an address or a network"
     raise ConfigError(msg, hint='write "localhost", "10.1.2.3:8080" or "10.0.0.0/8"')

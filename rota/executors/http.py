@@ -10,7 +10,6 @@ the operator named this address and no other.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -19,7 +18,7 @@ import orjson
 from rota.clock import SystemClock
 from rota.config import ERROR_CHARS_MAX, RESULT_BYTES_MAX
 from rota.domain.commands import Outcome
-from rota.domain.values import DEPTH_MAX, is_too_deep
+from rota.domain.values import DEPTH_MAX, is_too_deep, says_too_deep
 from rota.executors.callback import read_retry_after
 from rota.executors.connections import BoundedConnector
 
@@ -91,7 +90,7 @@ class HttpExecutor:
         try:
             value = orjson.loads(raw) if raw else None
         except orjson.JSONDecodeError as error:
-            return _no_json(raw, kind, error.msg)
+            return _no_json(kind, raw, error)
         if is_too_deep(raw, value):
             return too_deep("executor's answer")
         return Outcome(ok=True, result=value)
@@ -166,12 +165,12 @@ def too_deep(what: str) -> Outcome:
     return Outcome(ok=False, code="result_too_deep", error=error)
 
 
-def _no_json(raw: bytes, kind: str, problem: str) -> Outcome:
+def _no_json(kind: str, raw: bytes, problem: orjson.JSONDecodeError) -> Outcome:
     """Take for text what is not JSON, unless it says that it is or is only too deep to be read."""
-    if re.search("depth|recursion", problem, re.IGNORECASE) and not kind.startswith("text/"):
+    if says_too_deep(problem):
         return too_deep("executor's answer")
     if kind == "application/json" or kind.endswith("+json"):
-        error = f"executor's answer says it is JSON and is not: {problem}"
+        error = f"executor's answer says it is JSON and is not: {problem.msg}"
         return Outcome(ok=False, code="bad_result", error=error[:ERROR_CHARS_MAX])
     return Outcome(ok=True, result=raw.decode(errors="replace"))
 

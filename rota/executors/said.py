@@ -8,13 +8,13 @@ characters are for the error. What a chunk costs does not depend on how many lin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from rota.config import RESULT_BYTES_MAX
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
+from rota.domain.values import says_too_deep
 from rota.executors.port import Note
 
 if TYPE_CHECKING:
@@ -92,12 +92,15 @@ class Said:
             self._arm()
 
     def _take_result(self, raw: bytes) -> None:
-        """Keep the last line that is JSON."""
+        """Keep the last line that is JSON, also if it is too deep to be read: that is refused."""
         for line in last_lines(raw, b"{", b"[", TRIES_MAX):
-            with contextlib.suppress(ValueError):
+            try:
                 orjson.loads(line)
-                self.result, self.is_result_cut = line, False
-                return
+            except ValueError as error:
+                if not says_too_deep(error):
+                    continue
+            self.result, self.is_result_cut = line, False
+            return
 
     def _take_lines(self, raw: bytes, level: str) -> None:
         lines = self._lines.setdefault(level, [])

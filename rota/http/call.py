@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from rota.config import BODY_VALUES_MAX
 from rota.domain.values import has_more_values
-from rota.errors import InvalidRequest, PayloadTooLarge
+from rota.errors import CallbackRefused, InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
 from rota.http.access import unwelcome
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
@@ -180,10 +180,15 @@ class Call:
         await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.request.writer.output_size = 0
 
-    async def check_callback(self, url: str | None) -> None:
-        """Refuse a callback URL that may not be called. Raises CallbackRefused."""
-        if url:
+    async def check_callback(self, url: str | None, field: str = "callbackUrl") -> None:
+        """Refuse a callback URL that may not be called, by its field. Raises CallbackRefused."""
+        if not url:
+            return
+        try:
             await self.bridge.guard.check_at_submission(url)
+        except CallbackRefused as error:
+            error.details["field"] = field
+            raise
 
     def query(self, name: str) -> str | None:
         value: str | None = self.request.query.get(name)

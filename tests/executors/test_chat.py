@@ -368,8 +368,9 @@ def test_an_event_at_the_limit_is_kept_and_one_above_it_fails() -> None:
     assert heard(event(fits + "x")[:-2]).code == "result_too_large"
 
 
-def test_a_result_that_is_too_deep_fails_and_an_event_before_it_does_not() -> None:
-    deep = b"data: " + b"[" * 65 + b"]" * 65 + b"\n\n"
+@pytest.mark.parametrize("levels", [65, 100_000])
+def test_a_result_that_is_too_deep_fails_and_an_event_before_it_does_not(levels: int) -> None:
+    deep = b"data: " + b"[" * levels + b"]" * levels + b"\n\n"
     assert heard(event(1) + deep).code == "result_too_deep"
     assert heard(deep + event(1)) == Outcome(ok=True, result=1)
     assert (

@@ -318,7 +318,7 @@ def test_allowed_network_does_not_cover_a_second_answer_outside_it() -> None:
     ["*", "*.internal", "", " ", "0.0.0.0/0", "::/0", "10.1.1.1/8", "a/b", "a:b", "a:0", "http://a", "u@a", "a?b"],
 )  # fmt: skip
 def test_unusable_entry_in_allow_hosts_is_a_config_error(entry: str) -> None:
-    with pytest.raises(ConfigError, match="allow_hosts"):
+    with pytest.raises(ConfigError, match="allowHosts"):
         CallbackGuard([entry])
 
 

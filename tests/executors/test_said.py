@@ -90,6 +90,7 @@ def test_odd_output_is_kept_as_text_and_within_bounds(tmp_path: Path) -> None:
     ("code", "expected"),
     [
         ("print('[' * 100 + ']' * 100)", "result_too_deep"),
+        ("print('[' * 100_000 + ']' * 100_000)", "result_too_deep"),
         ("print('[' + '1,' * 600000 + '1]')", "result_too_large"),
     ],
 )

@@ -149,7 +149,7 @@ async def submit(call: Call) -> Any:
     """POST /automechanica/tasks."""
     raw = await call.parsed()
     body = call.validate(AutoMechanicaBody, raw)
-    await call.check_callback(body.callback_url)
+    await call.check_callback(body.callback_url, "callback_url")
     answer = await admitted(call, keyed(call, _request(call, body), body.idempotency_key, raw))
     shown = await call.sight.show_task(answer.task, view)
     return call.json(shown, status=200 if answer.known else 201)

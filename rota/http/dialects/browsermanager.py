@@ -196,7 +196,7 @@ def _timeout_ms(body: JobFields) -> int | None:
 
 
 async def _enqueue(call: Call, body: JobFields, request: Request, raw: Any) -> Any:
-    await call.check_callback(request.callback)
+    await call.check_callback(request.callback, "callbackUrl" if body.callbackUrl else "webhookUrl")
     try:
         answer = await admitted(call, keyed(call, request, body.idempotencyKey, raw))
     except TimeoutTooLong as error:

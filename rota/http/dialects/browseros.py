@@ -270,7 +270,7 @@ def _worded() -> Iterator[None]:
 async def submit(call: Call, raw: Any) -> Any:
     """POST /tasks."""
     body = call.validate(BrowserOSBody, raw)
-    await call.check_callback(body.webhookUrl)
+    await call.check_callback(body.webhookUrl, "webhookUrl")
     request = keyed(call, _request(call, body), body.idempotencyKey, raw)
     with _worded():
         answer = await admitted(call, request)
@@ -293,8 +293,9 @@ async def submit_batch(call: Call, raw: Any) -> Any:
         details = {"tasks": len(tasks), "max": BROWSEROS_BATCH_MAX}
         raise InvalidRequest(msg, code="batch_too_large", details=details)
     body = call.validate(BrowserOSBatch, raw)
-    for url in {body.webhookUrl, *(item.webhookUrl for item in body.tasks)}:
-        await call.check_callback(url)
+    urls = {item.webhookUrl: f"tasks.{at}.webhookUrl" for at, item in enumerate(body.tasks)}
+    for url, field in {**urls, body.webhookUrl: "webhookUrl"}.items():
+        await call.check_callback(url, field)
     batch = BatchRequest(
         tuple(_request(call, item) for item in body.tasks),
         NAME,

@@ -33,20 +33,26 @@ async def submit(call: Call) -> Any:
     return call.json(answer, status=202)
 
 
-async def read_items(call: Call, body: BatchBody | WorkflowBody) -> tuple[Request, ...]:
-    """Read the tasks of a batch or workflow. Raises InvalidRequest or CallbackRefused."""
+async def read_items(
+    call: Call, body: BatchBody | WorkflowBody, at: str = ""
+) -> tuple[Request, ...]:
+    """Read the tasks of a batch or workflow, which stands in the field `at` and a dot.
+
+    Raises InvalidRequest or CallbackRefused.
+    """
     edges = sum(len(item.dependsOn) for item in body.tasks)
     if edges > BATCH_EDGES_MAX:
         msg = f"the batch has {edges} dependencies; at most {BATCH_EDGES_MAX} are allowed"
         details = {"dependencies": edges, "max": BATCH_EDGES_MAX}
         raise InvalidRequest(msg, code="too_many_dependencies", details=details)
-    for url in {body.callbackUrl, *(item.callbackUrl for item in body.tasks)}:
-        await call.check_callback(url)
+    urls = {item.callbackUrl: f"{at}tasks.{n}.callbackUrl" for n, item in enumerate(body.tasks)}
+    for url, field in {**urls, body.callbackUrl: f"{at}callbackUrl"}.items():
+        await call.check_callback(url, field)
     requests = []
-    for at, item in enumerate(body.tasks):
+    for n, item in enumerate(body.tasks):
         agent = item.agentId or body.agentId
         if agent is None:
-            field = f"tasks.{at}.agentId"
+            field = f"{at}tasks.{n}.agentId"
             msg = f"missing required field '{field}', or 'agentId' for the whole batch"
             raise InvalidRequest(msg, details={"field": field})
         requests.append(native_request(item, agent, call.by))

@@ -72,7 +72,10 @@ async def add(call: Call) -> Any:
     else:
         one = call.validate(ItemBody, raw)
         pairs, before, default = [(one, raw)], one.before, project
-    requests = [await _request(call, item, said, default) for item, said in pairs]
+    requests = [
+        await _request(call, item, said, default, f"tasks.{at}." if is_many else "")
+        for at, (item, said) in enumerate(pairs)
+    ]
     call.caller.check_agents([project, *(request.agent for request in requests)])
     added = await call.bridge.projects.add(project, tuple(requests), before, call.by)
     rows: list[dict[str, Any]] = [
@@ -84,8 +87,9 @@ async def add(call: Call) -> Any:
     return call.json(answer, status=201 if is_new else 200)
 
 
-async def _request(call: Call, item: ItemBody, raw: Any, agent: str) -> Request:
-    await call.check_callback(item.callbackUrl)
+async def _request(call: Call, item: ItemBody, raw: Any, agent: str, at: str) -> Request:
+    """Read an item, which stands in the field `at`. Raises InvalidRequest or CallbackRefused."""
+    await call.check_callback(item.callbackUrl, f"{at}callbackUrl")
     request = native_request(item, item.agentId or agent, call.by)
     request = request._replace(dedup=dedup_of(item.dedup))
     said = {name: value for name, value in raw.items() if name != "before"}

@@ -131,8 +131,8 @@ async def _target(call: Call, body: Targets) -> dict[str, Any]:
 
 async def _workflow(call: Call, flow: WorkflowBody) -> dict[str, Any]:
     if flow.escalate is not None:
-        await call.check_callback(flow.escalate.callback)
-    requests = await read_items(call, flow)
+        await call.check_callback(flow.escalate.callback, "workflow.escalate.callback")
+    requests = await read_items(call, flow, "workflow.")
     batch = BatchRequest(
         requests, callback=flow.callbackUrl or None, by=call.by, idempotency=flow.idempotencyKey,
         flow=flow_of(flow),
@@ -142,7 +142,7 @@ async def _workflow(call: Call, flow: WorkflowBody) -> dict[str, Any]:
 
 
 async def _task(call: Call, task: SubmitBody) -> dict[str, Any]:
-    await call.check_callback(task.callbackUrl)
+    await call.check_callback(task.callbackUrl, "task.callbackUrl")
     request = native_request(task, task.agentId, call.by)._replace(dedup=dedup_of(task.dedup))
     plan = request.plan._replace(idempotency=task.idempotencyKey)
     check_alone(request._replace(plan=plan))

@@ -28,7 +28,7 @@ async def submit(call: Call) -> Any:
     raw = await call.parsed()
     body = call.validate(WorkflowBody, raw)
     if body.escalate is not None:
-        await call.check_callback(body.escalate.callback)
+        await call.check_callback(body.escalate.callback, "escalate.callback")
     requests = await read_items(call, body)
     for at, request in enumerate(requests):
         if request.plan.workflow is not None:
