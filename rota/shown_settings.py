@@ -16,7 +16,8 @@ SET = "set"
 def shown(settings: Settings) -> dict[str, Any]:
     """Give settings for people to see: secrets are named, never shown.
 
-    They keep the shape that they have in a file, so that what is shown can be one to start from.
+    Of the command of an executor only the program is shown: its arguments may be secrets, too. They
+    keep the shape that they have in a file, so that what is shown can be one to start from.
     """
     values = settings.model_dump(mode="json", by_alias=True)
     values["server"]["tokens"] = _named(values["server"]["tokens"])
@@ -32,11 +33,23 @@ def shown(settings: Settings) -> dict[str, Any]:
     for name, executor in values["executors"].items():
         executor["headers"] = _named(executor["headers"])
         executor["env"] = _named(executor["env"])
-        executor["url"] = re.sub(r"(?<=://)[^/@]*@", "", executor["url"])
+        executor["argv"] = executor["argv"][:1]
         kind = executor.pop("kind")
         own = {key: value for key, value in executor.items() if key not in not_for(kind)}
         values["executors"][name] = {"kind": kind, **own}
-    return values
+    bare: dict[str, Any] = _bare(values)
+    return bare
+
+
+def _bare(value: Any) -> Any:
+    """Leave out of each URL who it is asked as, and its query: both may have secrets."""
+    if isinstance(value, dict):
+        return {name: _bare(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    return re.sub(r"[?#].*", "", re.sub(r"(?<=://)[^/?#]*@", "", value), flags=re.DOTALL)
 
 
 def _named(secrets: dict[str, str]) -> dict[str, str]:

@@ -14,8 +14,10 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from multidict import istr
+
 from rota.domain.tokens import ADMIN, LOCAL, ROLES, SCOPED, hash_of
-from rota.errors import StorageUnavailable
+from rota.errors import InvalidRequest, StorageUnavailable
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 _IN_QUERY = ("token", "access_token")
 TOKEN_BYTES_MAX = 1000
+AUTHORIZATION = istr("Authorization")
 
 
 class Caller(NamedTuple):
@@ -89,7 +92,7 @@ class Access:
         return not self._is_closed
 
     def admit(self, request: BaseRequest, route: Route, namespace: str = "") -> Caller:
-        """Say who is asking. Raises HttpProblem, or StorageUnavailable if it cannot be told.
+        """Say who is asking. Raises HttpProblem or InvalidRequest, or StorageUnavailable.
 
         What is public needs no token, unless it is asked of the `namespace` that is named.
         """
@@ -98,6 +101,9 @@ class Access:
         if origin is not None and not _is_own(origin, headers.get("Host")):
             raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
         _check_query(request)
+        if len(headers.getall(AUTHORIZATION, ())) > 1:
+            msg = "send one Authorization header: of several nobody can tell which one counts"
+            raise InvalidRequest(msg, details={"field": AUTHORIZATION})
         if self.is_open():
             host = headers.get("Host", "localhost")
             if not _LOOPBACK.fullmatch(host) and host != self._own_host:
@@ -106,7 +112,7 @@ class Access:
             return NOBODY
         if route.public and not namespace:
             return NOBODY
-        caller = self._known(headers.get("Authorization"))
+        caller = self._known(headers.get(AUTHORIZATION))
         if caller.namespace and route.is_for_all and len(self._namespaces) > 1:
             msg = f"this token is for namespace '{caller.namespace}' alone, and this"
             raise HttpProblem(403, "namespace_forbidden", f"{msg} is the operators'")

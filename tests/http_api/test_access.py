@@ -53,6 +53,16 @@ def test_an_unsafe_request_id_is_replaced(rota: Rota, given: str) -> None:
 # -- tokens --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", ["/v1/tasks", "/health"])
+def test_two_authorization_headers_are_refused(guarded: Rota, rota: Rota, path: str) -> None:
+    for server, tokens in ((guarded, (OPS, DEV)), (guarded, (OPS, OPS)), (rota, (OPS, DEV))):
+        lines = "".join(f"Authorization: Bearer {token}\r\n" for token in tokens)
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        found = server.raw(f"{head}{lines}\r\n".encode())
+        assert found.startswith(b"HTTP/1.1 400")
+        assert b'"field":"Authorization"' in found
+
+
 @pytest.mark.parametrize(
     "header",
     [None, "", "Bearer", "Bearer ", "Bearer nope", f"Basic {OPS}", OPS, f"Bearer {OPS}x",

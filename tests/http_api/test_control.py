@@ -154,9 +154,18 @@ def test_the_configuration_is_shown_without_secrets(serve: Servers) -> None:
 
 
 def test_credentials_in_an_executors_address_are_not_shown(serve: Servers) -> None:
-    url = "http://robot:hunter2hunter2@127.0.0.1:9/run"
+    url = "http://robot:hunter2hunter2@127.0.0.1:9/run?key=hunter2#hunter2"
     rota = serve({"executors": {"web": {"kind": "http", "url": url}}})
-    assert "hunter2" not in rota.get("/v1/config").body.decode()
+    answer = rota.get("/v1/config")
+    assert "hunter2" not in answer.body.decode()
+    assert answer.json["executors"]["web"]["url"] == "http://127.0.0.1:9/run"
+
+
+def test_of_the_command_of_an_executor_only_the_program_is_shown(serve: Servers) -> None:
+    rota = serve({"executors": {"own": {"kind": "command", "argv": ["true", "--key", "hunter2"]}}})
+    answer = rota.get("/v1/config")
+    assert "hunter2" not in answer.body.decode()
+    assert answer.json["executors"]["own"]["argv"] == ["true"]
 
 
 def test_a_reload_is_recorded_with_who_and_what(serve: Servers) -> None:
