@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
     from rota.errors import RotaError
 
-WAITING_MAX = 10_000
-"""So many requests of workers may wait."""
-
 
 class DispatcherActor(CooperativeActor):
     """Decides whose turn it is."""
@@ -220,16 +217,11 @@ class DispatcherActor(CooperativeActor):
         if self._draining:
             reply.ok([])
             return
-        if len(self._lending) >= WAITING_MAX:
-            full = QueueFull(f"{WAITING_MAX} workers wait already", code="too_many_waiting")
-            reply.fail(full)
-            return
-        waiter = Waiter(wants, reply)
-        if not self._lending.has_room(waiter):
-            msg = (
-                "there is no room for so many lines of workers; fewer agents, types or labels help"
-            )
-            reply.fail(QueueFull(msg, code="too_many_waiting"))
+        waiter = Waiter(wants, reply, is_patient=message.wait_us > 0)
+        try:
+            self._lending.check_room(waiter)
+        except QueueFull as error:
+            reply.fail(error)
             return
         self._workers.came(wants, self._journal.now())
         self._lending.join(waiter)

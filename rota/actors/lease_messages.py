@@ -12,7 +12,7 @@ from rota.actors.messages import Reply
 if TYPE_CHECKING:
     from rota.actors.archive import Fetched
     from rota.domain.commands import Outcome
-    from rota.domain.lending import Wants
+    from rota.domain.wants import Wants
     from rota.errors import RotaError
 
 

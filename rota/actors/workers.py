@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.domain.lending import Wants
+    from rota.domain.wants import Wants
 
 WORKERS_KEPT = 10_000
 WORKERS_BYTES_MAX = 32 << 20

@@ -14,23 +14,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import PULL
 from rota.domain.dispatch import PUSHER, Consumer, side_of
-from rota.domain.tokens import LOCAL
+from rota.domain.shares import Shares
+from rota.errors import QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from rota.domain.dispatch import Turns
     from rota.domain.gates import Turn
     from rota.domain.task import Lane, Task
+    from rota.domain.wants import Wants
 
-FILTERS_MAX = 1000
-"""In so many lines one worker may stand: agents times types, of all its filters."""
+WAITING_MAX = 10_000
+"""So many requests of workers may wait; callers have shares (domain/shares.py)."""
 PLACES_MAX = 100_000
-"""So many places there are in all lines together: for each worker, one a line it stands in."""
+"""So many places there are in all lines together: for each worker, one a line it stands in.
+
+Callers have shares of them, too.
+"""
 PLACES_EACH_MAX = 4000
 """And so many for one: its filters, for each set of labels that is required and that it has."""
 LENT_BYTES_MAX = 8 << 20
@@ -41,54 +46,17 @@ EASED_AT_ONCE = 256
 _SLACK = 64
 
 
-class Filter(NamedTuple):
-    """Tasks of these agents that are of these types; None takes all agents, or all types."""
-
-    agents: tuple[str, ...] | None = None
-    types: tuple[str, ...] | None = None
-
-    def pairs(self) -> Iterator[tuple[tuple[str] | None, tuple[str] | None]]:
-        """Give each agent with each type."""
-        agents = [None] if self.agents is None else [(each,) for each in self.agents]
-        types = [None] if self.types is None else [(each,) for each in self.types]
-        return product(agents, types)
-
-    def takes(self, task: Task) -> bool:
-        return (self.agents is None or task.agent in self.agents) and (
-            self.types is None or task.action in self.types
-        )
-
-
-class Wants(NamedTuple):
-    """What a worker asks for: whatever one of its filters takes."""
-
-    worker: str
-    filters: tuple[Filter, ...]
-    labels: frozenset[str]
-    most: int
-    lease_ms: int
-    start: bool = False
-    by: str = LOCAL
-    """Whose token it came with."""
-
-    def pairs(self) -> dict[tuple[tuple[str] | None, tuple[str] | None], None]:
-        """Give each agent with each type that it takes of it, once."""
-        return dict.fromkeys(pair for each in self.filters for pair in each.pairs())
-
-    def meets(self, requires: str) -> bool:
-        return not requires or self.labels.issuperset(requires.split("\n"))
-
-    def takes(self, task: Task) -> bool:
-        return any(each.takes(task) for each in self.filters) and self.meets(task.lane[5])
-
-
 class Waiter:
-    """A worker that waits, with what it was given so far: tasks, their tokens, about how much."""
+    """A worker that waits, with what it was given so far: tasks, their tokens, about how much.
 
-    __slots__ = ("given", "lines", "pairs", "reply", "size", "timer", "wants")
+    If it is not `patient` it is answered at the end of this run, and counts towards no bound.
+    """
 
-    def __init__(self, wants: Wants, reply: Any) -> None:
+    __slots__ = ("given", "is_patient", "lines", "pairs", "reply", "size", "timer", "wants")
+
+    def __init__(self, wants: Wants, reply: Any, *, is_patient: bool = True) -> None:
         self.wants = wants
+        self.is_patient = is_patient
         self.reply = reply
         self.timer: Any = None
         self.pairs = wants.pairs()
@@ -117,7 +85,8 @@ class Lending:
         self._easing: dict[Consumer, None] = {}  # of these, and all with a turn, some to look at
         self._eased: set[str] = set()  # the limits that gave way for it; empty if it is all
         self._count = count()
-        self._taken = 0  # of the places in all lines
+        self._requests = Shares(WAITING_MAX)
+        self._taken = Shares(PLACES_MAX)  # of the places in all lines
         self.crowded: dict[Waiter, None] = {}
         """Those that found no place in one of their lines: they have to leave."""
         self._by_reply: dict[Any, Waiter] = {}
@@ -138,11 +107,21 @@ class Lending:
 
     # -- who waits
 
-    def has_room(self, waiter: Waiter) -> bool:
-        """Whether there is a place in every line that a worker would stand in."""
+    def check_room(self, waiter: Waiter) -> None:
+        """Refuse a worker that would wait where there is no room. Raises QueueFull."""
+        if not waiter.is_patient:
+            return
+        share = waiter.wants.share
+        if not self._requests.has_room(share):
+            msg = f"{WAITING_MAX} workers wait already, or as many of yours as may"
+            raise QueueFull(msg, code="too_many_waiting")
         met = sum(map(waiter.wants.meets, self._required_now()))
         places = met * len(waiter.pairs)
-        return places <= PLACES_EACH_MAX and self._taken + places <= PLACES_MAX
+        if places > PLACES_EACH_MAX or not self._taken.has_room(share, places):
+            msg = (
+                "there is no room for so many lines of workers; fewer agents, types or labels help"
+            )
+            raise QueueFull(msg, code="too_many_waiting")
 
     def _required_now(self) -> dict[str, None]:
         if not self._lines:
@@ -150,21 +129,29 @@ class Lending:
         return self._required
 
     def join(self, waiter: Waiter) -> None:
+        if waiter.is_patient:
+            self._requests.take(waiter.wants.share)
         self._by_reply[waiter.reply] = waiter
         self._by_worker.setdefault(waiter.wants.worker, {})[waiter] = None
         self._by_labels.setdefault(waiter.wants.labels, {})[waiter] = None
-        for requires in self._required_now():
-            if waiter.wants.meets(requires):
-                self._stand(waiter, requires)
+        met = list(filter(waiter.wants.meets, self._required_now()))
+        if (
+            not waiter.is_patient
+        ):  # if it cannot look at all of them, it begins with others each time
+            at = next(self._count) % len(met)
+            met = met[at:] + met[:at]
+        for requires in met:
+            self._stand(waiter, requires)
         self._come_back(waiter.wants.worker)
 
     def _stand(self, waiter: Waiter, requires: str) -> None:
         """Have a worker stand in the lines for tasks that require so much, which it has."""
         more = len(waiter.pairs)
-        if self._taken + more > PLACES_MAX or len(waiter.lines) + more > PLACES_EACH_MAX:
-            self.crowded[waiter] = None
+        fits = len(waiter.lines) + more <= PLACES_EACH_MAX
+        if not fits or (waiter.is_patient and not self._taken.take(waiter.wants.share, more)):
+            if waiter.is_patient:
+                self.crowded[waiter] = None
             return
-        self._taken += len(waiter.pairs)
         for agent, kind in waiter.pairs:
             consumer = Consumer(PULL, kind, agent, requires)
             line = self._lines.get(consumer)
@@ -178,6 +165,8 @@ class Lending:
         """Take one out; whether it was there."""
         if self._by_reply.pop(waiter.reply, None) is None:
             return False
+        if waiter.is_patient:
+            self._requests.give_back(waiter.wants.share)
         _take_out(self._by_worker, waiter.wants.worker, waiter)
         _take_out(self._by_labels, waiter.wants.labels, waiter)
         for consumer in waiter.lines:
@@ -187,7 +176,8 @@ class Lending:
         return True
 
     def _step_out(self, waiter: Waiter, consumer: Consumer) -> None:
-        self._taken -= 1
+        if waiter.is_patient:
+            self._taken.give_back(waiter.wants.share)
         if _take_out(self._lines, consumer, waiter):
             self._news.pop(consumer, None)
             self._held.pop(consumer, None)

@@ -27,9 +27,13 @@ class Shares:
     def own(self, owner: str) -> int:
         return self._own.get(owner, 0)
 
+    def has_room(self, owner: str, amount: int = 1) -> bool:
+        """Whether a caller's share has room for so much more."""
+        return may_take(self.own(owner), self.held, amount, self.most)
+
     def take(self, owner: str, amount: int = 1) -> bool:
         """Count what a caller takes; False, and nothing is counted, if its share has no room."""
-        if not may_take(self.own(owner), self.held, amount, self.most):
+        if not self.has_room(owner, amount):
             return False
         self._own[owner] = self.own(owner) + amount
         self.held += amount

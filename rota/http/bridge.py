@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rota.domain.commands import Limits, Outcome
     from rota.domain.events import TokenCreated
     from rota.domain.intake import BatchRequest, Request, Rules
-    from rota.domain.lending import Wants
     from rota.domain.task import Task
     from rota.domain.tokens import NewToken
+    from rota.domain.wants import Wants
     from rota.executors.guard import CallbackGuard
 
 

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_
 
 from rota.config import ERROR_CHARS_MAX, ID_CHARS_MAX, WAIT_MS_MAX
 from rota.domain.leases import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from rota.domain.lending import FILTERS_MAX
 from rota.domain.notes import LINES_MAX
 from rota.domain.tokens import RESERVED
+from rota.domain.wants import FILTERS_MAX
 from rota.http.models import (
     Action,
     AgentId,

@@ -15,7 +15,7 @@ from rota.actors.runtime import body_of
 if TYPE_CHECKING:
     from rota.actors.system import Shard
     from rota.domain.leases import Lease
-    from rota.domain.lending import Wants
+    from rota.domain.wants import Wants
     from rota.sight.history import MaySee
 
 LEASES_SHOWN_MAX = 100

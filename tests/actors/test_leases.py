@@ -15,8 +15,8 @@ from rota.actors.runtime import body_of
 from rota.domain.commands import PULL, Limits, Outcome
 from rota.domain.intake import Request
 from rota.domain.leases import lease_id
-from rota.domain.lending import Filter, Wants
 from rota.domain.tokens import LOCAL
+from rota.domain.wants import Filter, Wants
 from rota.errors import Conflict, StorageUnavailable
 from rota.testing.in_memory import Reply
 

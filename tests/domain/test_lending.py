@@ -103,7 +103,7 @@ def test_nothing_is_left_when_all_have_left(seed: int) -> None:
     assert [len(each) for each in (*kept, line._held, line._easing, line._places)] == [0] * 8
     assert (line._kept, line._kept_for, bench.turns._caps.kept) == ({}, {}, set())
     assert len(line._heap) <= 64
-    assert (line._taken, line.crowded) == (0, {})
+    assert (line._taken.held, line._requests.held, line.crowded) == (0, 0, {})
 
 
 # -- in words ------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import look, read_all, until
 from support.leasing import WAIT_MS, Waiting, is_waiting, say, take, take_one, workers
+from support.tokens import Guarded
 
-from rota.actors import dispatcher
 from rota.actors.runtime import body_of
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers
+
+    from rota.server import Server
 
 POST = (
     "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -269,30 +271,57 @@ def test_what_is_no_object_is_400(rota: Rota, raw: bytes) -> None:
         assert rota.request("POST", path, raw=raw).status == 400
 
 
-def test_only_so_many_requests_may_wait(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "WAITING_MAX", 1)
+def may_wait(rota: Rota, *, requests: int = 10_000, places: int = 100_000) -> None:
+    """Let fewer wait than usual."""
+
+    def change(server: Server) -> None:
+        lending = body_of(server.shard.dispatcher)._lending
+        lending._requests.most, lending._taken.most = requests, places
+
+    rota.inside(change)
+
+
+def test_only_so_many_requests_may_wait(rota: Rota) -> None:
+    may_wait(rota, requests=1)
     waiting = Waiting(rota)
-    answer = rota.post("/v1/leases", {"workerId": "ben"})
+    answer = rota.post("/v1/leases", {"workerId": "ben", "waitMs": WAIT_MS})
     assert (answer.status, answer.code) == (429, "too_many_waiting")
+    assert take(rota, "ben") == []  # who does not wait needs no line
     rota.submit_native("ann", "fit")
     assert len(waiting.given()) == 1
     assert take(rota, "ben") == []
 
 
-def test_only_so_many_places_there_are_in_all_lines(
-    rota: Rota, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.domain.lending.PLACES_MAX", 10)
+def test_only_so_many_places_there_are_in_all_lines(rota: Rota) -> None:
+    may_wait(rota, places=10)
     first = Waiting(rota, "ada", types=["a", "b", "c", "d"], labels=["gpu", "big"])
     second = Waiting(rota, "ben", types=["a", "b", "c", "d"])
-    answer = rota.post("/v1/leases", {"workerId": "cid", "types": ["a", "b", "c"]})
+    wants = {"workerId": "cid", "types": ["a", "b", "c"]}
+    answer = rota.post("/v1/leases", {**wants, "waitMs": WAIT_MS})
     assert (answer.status, answer.code) == (429, "too_many_waiting")
+    assert rota.post("/v1/leases", wants).status == 200
     task_id = rota.submit_native("ann", "a", requires=["gpu"])
     assert first.given() == []  # it would stand in four lines more, and has to come again
     assert look(rota, task_id)["state"] == "ready"
     rota.submit_native("ann", "b")
     assert len(second.given()) == 1
     assert take_one(rota, "ada", types=["a"], labels=["gpu"])["taskId"] == task_id
+
+
+def test_a_token_that_takes_every_line_it_can_leaves_room_for_another(serve: Servers) -> None:
+    guarded = Guarded(serve)
+    for name in ("greedy", "modest"):
+        guarded.make(name, "admin")
+    may_wait(guarded.rota, places=10)
+    greedy = guarded.client("greedy")
+    first = Waiting(greedy, "g1", types=["a", "b", "c", "d", "e"])
+    wants = {"workerId": "g2", "types": ["a"], "waitMs": WAIT_MS}
+    answer = greedy.post("/v1/leases", wants)
+    assert (answer.status, answer.code) == (429, "too_many_waiting")
+    modest = Waiting(guarded.client("modest"), "m", types=["x", "y"])
+    guarded.rota.submit_native("ann", "x")
+    guarded.rota.submit_native("ann", "a")
+    assert (len(modest.given()), len(first.given())) == (1, 1)
 
 
 def test_one_request_stands_in_only_so_many_lines(
@@ -304,10 +333,20 @@ def test_one_request_stands_in_only_so_many_lines(
     rota.submit_native("ann", "z", requires=["gpu"])  # three lines more
     rota.submit_native("ann", "z", requires=["big"])  # and three too many
     assert waiting.given() == []
-    answer = rota.post("/v1/leases", {"workerId": "ada", **wants})
+    answer = rota.post("/v1/leases", {"workerId": "ada", **wants, "waitMs": WAIT_MS})
     assert (answer.status, answer.code) == (429, "too_many_waiting")
     assert "labels" in answer.json["error"]
     assert take(rota, "ada", types=["a"], labels=["gpu", "big"]) == []
+
+
+def test_who_does_not_wait_gets_to_every_line_in_time(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.domain.lending.PLACES_EACH_MAX", 6)
+    for label in ("gpu", "big"):
+        rota.submit_native("ann", "a", requires=[label])
+    wants = {"types": ["a", "b", "c"], "labels": ["gpu", "big"], "max": 2}
+    assert sum(len(take(rota, "ada", **wants)) for _ in range(3)) == 2
 
 
 def test_an_answer_has_params_of_so_many_bytes(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:

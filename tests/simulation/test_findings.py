@@ -22,8 +22,8 @@ from rota.domain import events as e
 from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
 from rota.domain.intake import BatchRequest, Request
-from rota.domain.lending import Filter, Wants
 from rota.domain.restoring import fields_of_task
+from rota.domain.wants import Filter, Wants
 from rota.eventlog.codec import decode
 from rota.projections.state import State
 

@@ -14,8 +14,9 @@ from support.turns_bench import AGENTS, HELD, LANES, LENT, TYPES, Bench, draw_li
 from rota.domain.attempts import decide_assignment
 from rota.domain.commands import PULL, Limits
 from rota.domain.dispatch import Turns
-from rota.domain.lending import Filter, Lending, Waiter, Wants
+from rota.domain.lending import Lending, Waiter
 from rota.domain.task import READY, SCHEDULED, Lane, Task, lane_of
+from rota.domain.wants import Filter, Wants
 
 if TYPE_CHECKING:
     from random import Random

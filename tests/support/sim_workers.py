@@ -18,8 +18,8 @@ from support.sim_work import ACTIONS
 from rota.actors import lease_messages as lm
 from rota.actors.runtime import body_of
 from rota.domain.leases import lease_id
-from rota.domain.lending import Filter, Wants
 from rota.domain.tokens import LOCAL
+from rota.domain.wants import Filter, Wants
 from rota.eventlog.codec import decode
 
 if TYPE_CHECKING:

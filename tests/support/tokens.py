@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from support.http_server import Client
+
 if TYPE_CHECKING:
     from support.http_server import Answer, Rota, Servers
 
@@ -31,6 +33,12 @@ class Guarded:
     def revoke(self, name: str) -> None:
         answer = self.rota.request("DELETE", f"/v1/tokens/{name}")
         assert answer.json == {"name": name, "revoked": True}, answer
+
+    def client(self, name: str) -> Client:
+        """Give a client that asks under somebody's name."""
+        client = Client()
+        client.port, client.token = self.rota.port, self.tokens[name]
+        return client
 
     def ask(self, name: str, method: str, path: str, body: Any = None) -> Answer:
         """Ask under somebody's name."""

@@ -16,7 +16,7 @@ from rota.clock import rfc3339
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
-from rota.domain.lending import FILTERS_MAX, Filter, Wants
+from rota.domain.wants import FILTERS_MAX, Filter, Wants
 from rota.errors import InvalidRequest, RotaError
 from rota.http import views
 from rota.http.lease_models import (
@@ -87,7 +87,8 @@ def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
         msg = f"agents times types must not be more than {FILTERS_MAX}"
         raise InvalidRequest(msg)
     labels = frozenset(body.labels)
-    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start, call.by)
+    share = call.caller.share_for(worker)
+    return Wants(worker, tuple(filters), labels, body.max, body.leaseMs, body.start, call.by, share)
 
 
 def _shown(worker: str, lent: Lent) -> dict[str, Any]:
