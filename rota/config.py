@@ -33,7 +33,7 @@ from rota.sections import (
     ProjectSettings,
     SchedulerSettings,
     Section,
-    TlsSettings,
+    ServerSettings,
     check_tokens,
     folder_of,
 )
@@ -69,25 +69,6 @@ STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
 TOKEN_MS_MAX = 10 * 366 * 24 * 3600 * 1000
 PINCHTAB_DEADLINE_S = 60
-
-
-class ServerSettings(Section):
-    """How the process listens and stores."""
-
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 9867
-    data_dir: str = "rota-data"
-    tokens: dict[str, str] = Field(default_factory=dict)
-    body_bytes_max: Annotated[int, Field(ge=1024, le=1 << 30)] = 4 << 20
-    body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    header_timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
-    connections_max: Annotated[int, Field(ge=1)] = 5000
-    grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30
-    snapshot_every_events: Annotated[int, Field(ge=100)] = 100_000
-    allow_network_fs: bool = False
-    on_event: tuple[str, ...] = ()
-    tls: TlsSettings | None = None
 
 
 class RetrySettings(BaseModel):

@@ -1,4 +1,4 @@
-"""Tables of the configuration: a scheduler's limits, its namespaces, what follows a success.
+"""Tables of the configuration: how rota listens, its limits, namespaces and follow-ups.
 
 A namespace says only what is its own; what it leaves out is as in `[scheduler]` and `[server]`.
 """
@@ -17,7 +17,7 @@ from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
-from rota.wording import NAMESPACE, known_only
+from rota.wording import NAMESPACE, ORIGIN, known_only
 
 LIMIT_MAX = 100_000_000
 DEFAULT = "default"
@@ -133,6 +133,26 @@ class TlsSettings(Section):
 
     cert: Annotated[str, Field(min_length=1)]
     key: Annotated[str, Field(min_length=1)]
+
+
+class ServerSettings(Section):
+    """How the process listens and stores."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 9867
+    data_dir: str = "rota-data"
+    tokens: dict[str, str] = Field(default_factory=dict)
+    body_bytes_max: Annotated[int, Field(ge=1024, le=1 << 30)] = 4 << 20
+    body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    header_timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
+    connections_max: Annotated[int, Field(ge=1)] = 5000
+    grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30
+    snapshot_every_events: Annotated[int, Field(ge=100)] = 100_000
+    allow_origins: tuple[Annotated[str, Field(pattern=ORIGIN)], ...] = ()
+    allow_network_fs: bool = False
+    on_event: tuple[str, ...] = ()
+    tls: TlsSettings | None = None
 
 
 class ProjectSettings(Section):

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 HTTP_URL = r"^https?://[^\s]+$"
 API_PATH = r"^/api/[A-Za-z0-9_./-]+$"
+ORIGIN = r"^https?://[^\s/*@?#]+$"
 NAMESPACE = r"^[a-z0-9][a-z0-9-]{0,62}$"
 _PATTERNS = {
     RETRY_ON: "must be timeout, connection, status:503, status:5xx or code:NAME",
     HTTP_URL: "must be a URL that begins with http:// or https://",
     API_PATH: "must be a path under /api/ of letters, digits and . _ / -",
+    ORIGIN: "must be an origin such as http://localhost:5173: no path, and no *",
     NAMESPACE: "must be small letters, digits and -, at most 63, and begin with no -",
 }
 

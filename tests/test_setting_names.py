@@ -67,6 +67,7 @@ VALUES: dict[str, Any] = {
     "onEvent": ["package.module:function"],
     "strategy": "fair-fifo",
     "allowHosts": ["10.0.0.1"],
+    "allowOrigins": ["http://localhost:5173"],
     "secret": "hush",
     "agent": "somebody",
     "executor": "builtin",

@@ -32,6 +32,7 @@ MEANINGS = {
     "server.graceS": "how long what runs may go on after SIGTERM",
     "server.mapBytes": "address space of the log, not disk; it grows when it must",
     "server.snapshotEveryEvents": "how often the state is saved, for a quick start",
+    "server.allowOrigins": "origins whose web pages may call rota, as http://localhost:5173",
     "server.allowNetworkFs": "let the folder lie on a network file system, at your own risk",
     "server.tls": "serve HTTPS with `cert` and `key`, two PEM files; SIGHUP has them read again",
     "server.onEvent": "functions that hear of every fact, as package.module:function",

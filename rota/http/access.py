@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from rota.http.routes import Route
 
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
+PAGE_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, X-Rota-Namespace"
+)
+"""The request headers that pages of listed origins may send."""
 _IN_QUERY = ("token", "access_token")
 TOKEN_BYTES_MAX = 1000
 AUTHORIZATION = istr("Authorization")
@@ -72,6 +76,7 @@ class Access:
     def __init__(self, settings: Settings, namespaces: Namespaces) -> None:
         """Know the tokens of the settings, and look others up in the namespaces' logs."""
         server = settings.server
+        self._origins = frozenset(server.allow_origins)
         self._own_host = f"{server.host}:{server.port}"
         self._namespaces = namespaces
         self._tokens = [(token.encode(), Caller(name)) for name, token in server.tokens.items()]
@@ -99,7 +104,7 @@ class Access:
         headers = request.headers
         origin = headers.get("Origin")
         if origin is not None and not _is_own(origin, headers.get("Host")):
-            raise HttpProblem(403, "foreign_origin", "pages of other origins may not call rota")
+            self._check_origin(origin)
         _check_query(request)
         if len(headers.getall(AUTHORIZATION, ())) > 1:
             msg = "send one Authorization header: of several nobody can tell which one counts"
@@ -119,6 +124,39 @@ class Access:
         if not route.public and route.needs not in ROLES[caller.role]:
             raise HttpProblem(403, "forbidden", f"a token of role '{caller.role}' may not do this")
         return caller
+
+    def _check_origin(self, origin: str) -> None:
+        if origin not in self._origins:
+            msg = "pages of other origins may not call rota, unless server.allowOrigins names them"
+            raise HttpProblem(403, "foreign_origin", msg)
+
+    def shared_with(self, request: BaseRequest) -> dict[str, str]:
+        """Give the headers that let a page of a listed origin read the answer (CORS)."""
+        origin = request.headers.get("Origin")
+        if origin not in self._origins:
+            return {}
+        exposed = "X-Request-ID, Retry-After, Location"
+        allow = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": exposed}
+        return {**allow, "Vary": "Origin"}
+
+    def preflight(self, request: BaseRequest) -> dict[str, str] | None:
+        """Answer a browser that asks what a page may send (CORS); None if it does not ask.
+
+        Raises HttpProblem for an origin that is not listed.
+        """
+        headers = request.headers
+        if request.method != "OPTIONS" or "Access-Control-Request-Method" not in headers:
+            return None
+        self._check_origin(headers.get("Origin", ""))
+        asked = headers.get("Access-Control-Request-Private-Network")
+        private = {"Access-Control-Allow-Private-Network": "true"} if asked == "true" else {}
+        return {
+            **self.shared_with(request),
+            "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+            "Access-Control-Allow-Headers": PAGE_HEADERS,
+            "Access-Control-Max-Age": "600",
+            **private,
+        }
 
     def _known(self, header: str | None) -> Caller:
         """Give whose token it is. Raises HttpProblem, alike for all that are not good."""

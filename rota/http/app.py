@@ -130,6 +130,9 @@ class App:
         dialect = ""
         call = None
         try:
+            preflight = self.access.preflight(request)
+            if preflight is not None:
+                return web.Response(status=204, headers=preflight)
             route, params = self._match(request.method, path)
             dialect = route.dialect
             name = named_in(request)
@@ -158,6 +161,8 @@ class App:
             answer = self._problem(fault, request_id, dialect)
         if not answer.prepared:
             answer.headers["X-Request-ID"] = request_id
+            if "Origin" in request.headers:
+                answer.headers.update(self.access.shared_with(request))
         return answer
 
     async def _admitted(self, request: BaseRequest, route: Route, namespace: str) -> Caller:

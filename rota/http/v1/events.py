@@ -87,6 +87,7 @@ async def stream(call: Call) -> Any:
             "Cache-Control": "no-store",
             "X-Accel-Buffering": "no",
             "X-Request-ID": call.request_id,
+            **call.app.access.shared_with(call.request),
         }
     )
     await response.prepare(call.request)
