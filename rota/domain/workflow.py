@@ -235,9 +235,8 @@ def live_one(found: Any, workflow_id: str) -> Workflow:
     if not isinstance(found, Workflow):
         raise NotFound("workflow not found", details=details)
     if found.finished_at or found.stopping is not None:
-        state = found.ended_as or "being cancelled"
-        msg = f"the workflow has ended: it is {state}"
-        raise Conflict(msg, code="workflow_ended", details={**details, "state": state})
+        msg = f"the workflow has ended: it is {found.ended_as or 'being cancelled'}"
+        raise Conflict(msg, code="workflow_ended", details={**details, "state": found.state})
     return found
 
 

@@ -46,9 +46,12 @@ def native_body(error: RotaError, request_id: str) -> dict[str, Any]:
 
 
 def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
-    """Say what an error says of a task's state in a dialect's words."""
+    """Say what an error says of a task's state in a dialect's words.
+
+    A workflow has states of its own, which every dialect calls alike.
+    """
     state = error.details.get("state")
-    if not isinstance(error, Conflict) or state is None:
+    if not isinstance(error, Conflict) or state is None or "taskId" not in error.details:
         return error
     word = words[TaskState(state)]
     said = error.message

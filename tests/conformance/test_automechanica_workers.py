@@ -202,6 +202,25 @@ def test_tasks_join_a_workflow(rota: Rota) -> None:
     assert seen
 
 
+@pytest.mark.parametrize("state", ["completed", "failed", "cancelled", "escalated"])
+def test_a_workflow_that_has_ended_refuses_more_and_says_as_what(quick: Rota, state: str) -> None:
+    action = "echo" if state == "completed" else "fail"
+    body: dict[str, Any] = {"agentId": "FitmentAgent", "tasks": [{"action": action}]}
+    if state == "cancelled":
+        body["tasks"] = [{"action": "waits"}]
+    if state == "escalated":
+        body |= {"onFailure": "escalate"}
+        body["escalate"] = {"task": {"agentId": "boss", "action": "waits"}}
+    flow = quick.post("/v1/workflows", body).json["workflowId"]
+    if state == "cancelled":
+        quick.post(f"/v1/workflows/{flow}/cancel")
+    until(lambda: "completedAt" in quick.get(f"/v1/workflows/{flow}").json, what="its end")
+    refused = quick.post("/automechanica/tasks", {**FITMENT, "workflow_id": flow})
+    assert (refused.status, refused.code) == (409, "workflow_ended")
+    assert refused.json["details"] == {"workflowId": flow, "state": state}
+    assert refused.json["error"] == f"the workflow has ended: it is {state}"
+
+
 # -- 10. Agent → Queue Interaction ----------------------------------------------------------------
 
 
