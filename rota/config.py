@@ -12,33 +12,32 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 
 from rota.command_section import CommandSettings, check_kind
 from rota.domain.commands import Limits
 from rota.domain.derived import circle_of
-from rota.domain.intake import BUILTIN_ACTIONS, CHAT, Rules, TypeRules
+from rota.domain.intake import BUILTIN_ACTIONS, CHAT, EVERY_TYPE, Rules
 from rota.domain.plan import TIMEOUT_MS_MAX
-from rota.domain.retry import RetryPolicy
 from rota.environment import with_environment
 from rota.errors import ConfigError
 from rota.presets import layered
 from rota.sections import (
     DEFAULT,
     LIMIT_MAX,
-    READ,
-    FollowUpSettings,
     NamespaceName,
     NamespaceSettings,
     ProjectSettings,
+    RetrySettings,
     SchedulerSettings,
     Section,
     ServerSettings,
+    TypeSettings,
     check_tokens,
     folder_of,
 )
 from rota.setting_names import canonical, spellings, without_zeros
-from rota.wording import API_PATH, HTTP_URL, RETRY_ON, UNKNOWN, all_wrong, known_only
+from rota.wording import API_PATH, HTTP_URL, UNKNOWN, all_wrong
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -55,9 +54,6 @@ BODY_VALUES_MAX = 100_000
 KEY_CHARS_MAX = 200
 INSTRUCTION_CHARS_MAX = 100_000
 WAIT_MS_MAX = 60_000
-RETRY_ATTEMPTS_MAX = 100
-RETRY_MS_MAX = 24 * 3600 * 1000
-RETRY_ON_MAX = 50
 DEDUP_MS_MAX = 30 * 24 * 3600 * 1000
 PAGE_ROWS_MAX = 1000
 PAGE_BYTES_MAX = 8 << 20
@@ -69,38 +65,6 @@ STREAMS_MAX = 1000
 SEQ_MAX = 1 << 62
 TOKEN_MS_MAX = 10 * 366 * 24 * 3600 * 1000
 PINCHTAB_DEADLINE_S = 60
-
-
-class RetrySettings(BaseModel):
-    """When to try a failed attempt again."""
-
-    model_config = ConfigDict(**READ, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_only(cls, data: Any) -> Any:
-        return known_only(cls, data)
-
-    kind: Literal["exponential", "quadratic", "linear", "fixed"] = "exponential"
-    base_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 1000
-    multiplier: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
-    jitter_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 0
-    max_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 60_000
-    max_attempts: Annotated[int, Field(ge=1, le=RETRY_ATTEMPTS_MAX)] = 4
-    retry_on: (
-        Annotated[
-            list[Annotated[str, Field(pattern=RETRY_ON, max_length=120)]],
-            Field(max_length=RETRY_ON_MAX, fail_fast=True),
-        ]
-        | None
-    ) = None
-
-    def policy(self) -> RetryPolicy:
-        return RetryPolicy(**self.model_dump())
-
-    def written(self) -> dict[str, Any]:
-        """Give it as events and rules carry it: what differs from trying once."""
-        return self.policy().to_dict()
 
 
 class WebhookSettings(Section):
@@ -126,30 +90,6 @@ class ExecutorSettings(CommandSettings):
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
     _goes_together = model_validator(mode="after")(check_kind)
-
-
-class TypeSettings(Section):
-    """What tasks of one action get unless they say otherwise."""
-
-    executor: str = "pull"
-    timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
-    timeout_ms_max: Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)] = TIMEOUT_MS_MAX
-    queue_timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
-    max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
-    retry: RetrySettings | None = None
-    on_interrupt: Literal["retry", "fail"] = "retry"
-    follow_up: FollowUpSettings | None = None
-
-    def rules(self) -> TypeRules:
-        return TypeRules(
-            executor=self.executor,
-            timeout_ms=self.timeout_ms,
-            timeout_ms_max=self.timeout_ms_max,
-            queue_timeout_ms=self.queue_timeout_ms,
-            retry=self.retry.written() if self.retry is not None else None,
-            on_interrupt=self.on_interrupt,
-            follow_up=self.follow_up.rule() if self.follow_up is not None else None,
-        )
 
 
 class DefaultSettings(Section):
@@ -228,6 +168,9 @@ class Settings(Section):
             if kind.executor == "builtin" and name not in BUILTIN_ACTIONS:
                 msg = f"types.{name} is not a builtin action; those are {BUILTIN_ACTIONS}"
                 raise ValueError(msg)
+        if EVERY_TYPE in self.types and self.types[EVERY_TYPE].max_concurrent is not None:
+            msg = "types.*.maxConcurrent: this is a limit of one type; give it to types by name"
+            raise ValueError(msg)
         for path, name in self.browsermanager.routes.items():
             if name not in self.types:
                 msg = f"browsermanager.routes: {path} names no type: {name!r}"
@@ -240,7 +183,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _follow_ups_end(self) -> Settings:
-        rules = {name: kind.follow_up for name, kind in self.types.items()}
+        rules = {name: k.follow_up for name, k in self.types.items() if name != EVERY_TYPE}
         circle = circle_of({name: rule.type for name, rule in rules.items() if rule is not None})
         if circle is not None:
             way = " -> ".join(circle)
@@ -302,14 +245,22 @@ class Settings(Section):
         )
 
     def rules(self) -> Rules:
-        types = {name: kind.rules() for name, kind in self.types.items()}
+        types = {name: self.type_settings(name).rules() for name in self.types}
         retry = self.defaults.retry.written() if self.defaults.retry is not None else None
         return Rules(types, self._first("tab"), self._first("chat"), retry)
+
+    def type_settings(self, name: str) -> TypeSettings:
+        """Give what holds for a type: its own table over `[types."*"]`."""
+        every = self.types.get(EVERY_TYPE, TypeSettings())
+        own = self.types.get(name, TypeSettings())
+        return every if own is every else own.over(every)
 
     def chats(self) -> TypeSettings:
         """Give what BrowserOS's tasks get: `[types.chat]`, and its own section for the rest."""
         own = self.browseros
-        kind = self.types.get(CHAT) or TypeSettings(executor=self.rules().executor_for(CHAT))
+        kind = self.type_settings(CHAT)
+        if CHAT not in self.types:
+            kind = kind.model_copy(update={"executor": self.rules().executor_for(CHAT)})
         most = min(own.timeout_ms_max, kind.timeout_ms_max)
         rest = {
             "timeout_ms": kind.timeout_ms or own.timeout_ms,

@@ -23,6 +23,21 @@ AUTOMECHANICA_RETRY = {
 """attempts squared times five seconds: 5, 20, 45."""
 
 
+EMBEDDING_JOBS = {
+    "type": "embedding_jobs",
+    "agent": "EmbeddingAgent",
+    "priority": 3,
+    "params": {
+        "task_id": "{{task.id}}",
+        "agent_name": "{{task.agent}}",
+        "task_type": "{{task.type}}",
+        "payload": "{{task.params}}",
+        "result": "{{result}}",
+    },
+}
+"""The entry that every task leaves behind as it completes, for whoever embeds it."""
+
+
 def _job(
     timeout_s: int,
     retries: int,
@@ -108,7 +123,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
     "projects": {"projects": {"maxConcurrent": 5}, "scheduler": {"workerCount": 5}},
-    "automechanica": {"defaults": {"retry": AUTOMECHANICA_RETRY}},
+    "automechanica": {
+        "defaults": {"retry": AUTOMECHANICA_RETRY},
+        "types": {"*": {"followUp": EMBEDDING_JOBS}},
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables of the configuration: how rota listens, its limits, namespaces and follow-ups.
+"""Tables of the configuration: how rota listens, its limits, namespaces, types and follow-ups.
 
 A namespace says only what is its own; what it leaves out is as in `[scheduler]` and `[server]`.
 """
@@ -8,16 +8,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from rota.domain.derived import FollowUp
+from rota.domain.intake import TypeRules
 from rota.domain.placeholders import names_in
 from rota.domain.plan import TIMEOUT_MS_MAX
+from rota.domain.retry import RetryPolicy
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
-from rota.wording import NAMESPACE, ORIGIN, known_only
+from rota.wording import NAMESPACE, ORIGIN, RETRY_ON, known_only
 
 LIMIT_MAX = 100_000_000
 DEFAULT = "default"
@@ -27,6 +38,9 @@ FOLLOW_UP_NAMES = ("result", "task")
 """What the placeholders in the params of a follow-up may begin with."""
 NAME_CHARS_MAX = 200
 FOLLOW_PRIORITY_MAX = 1_000_000
+RETRY_ATTEMPTS_MAX = 100
+RETRY_MS_MAX = 24 * 3600 * 1000
+RETRY_ON_MAX = 50
 FOR_ALL = ("enabled", "strategy")
 READ: ConfigDict = {
     "frozen": True,
@@ -51,7 +65,7 @@ class Section(BaseModel):
 
 
 class FollowUpSettings(BaseModel):
-    """The task that follows each success of a type."""
+    """The task that follows each success of a type; `false` instead of a table is none."""
 
     model_config = ConfigDict(**READ, strict=True)
 
@@ -64,6 +78,7 @@ class FollowUpSettings(BaseModel):
     agent: Annotated[str | None, Field(min_length=1, max_length=NAME_CHARS_MAX)] = None
     params: dict[str, Any] = Field(default_factory=dict)
     priority: Annotated[int | None, Field(ge=0, le=FOLLOW_PRIORITY_MAX)] = None
+    joins: bool = False
 
     @model_validator(mode="after")
     def _says_what_is_known(self) -> FollowUpSettings:
@@ -74,9 +89,86 @@ class FollowUpSettings(BaseModel):
                 raise ValueError(msg)
         return self
 
+    @model_serializer(mode="wrap")
+    def _shown(self, write: SerializerFunctionWrapHandler) -> Any:
+        return write(self) if self.type else False
+
     def rule(self) -> dict[str, Any]:
-        values = FollowUp(self.type, self.agent, self.params or None, self.priority)._asdict()
-        return {name: value for name, value in values.items() if value is not None}
+        """Write the rule as events carry it; an empty one makes nothing."""
+        if not self.type:
+            return {}
+        joins = self.joins or None
+        rule = FollowUp(self.type, self.agent, self.params or None, self.priority, joins)
+        return {name: value for name, value in rule._asdict().items() if value is not None}
+
+
+NO_FOLLOW_UP = FollowUpSettings.model_construct(type="")
+"""What `followUp = false` is: a type without one, also where `[types."*"]` has one."""
+
+
+class RetrySettings(BaseModel):
+    """When to try a failed attempt again."""
+
+    model_config = ConfigDict(**READ, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
+
+    kind: Literal["exponential", "quadratic", "linear", "fixed"] = "exponential"
+    base_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 1000
+    multiplier: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
+    jitter_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 0
+    max_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 60_000
+    max_attempts: Annotated[int, Field(ge=1, le=RETRY_ATTEMPTS_MAX)] = 4
+    retry_on: (
+        Annotated[
+            list[Annotated[str, Field(pattern=RETRY_ON, max_length=120)]],
+            Field(max_length=RETRY_ON_MAX, fail_fast=True),
+        ]
+        | None
+    ) = None
+
+    def policy(self) -> RetryPolicy:
+        return RetryPolicy(**self.model_dump())
+
+    def written(self) -> dict[str, Any]:
+        """Give it as events and rules carry it: what differs from trying once."""
+        return self.policy().to_dict()
+
+
+def _or_none_at_all(said: Any) -> Any:
+    return NO_FOLLOW_UP if said is False else said
+
+
+class TypeSettings(Section):
+    """What tasks of one action get unless they say otherwise."""
+
+    executor: str = "pull"
+    timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
+    timeout_ms_max: Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)] = TIMEOUT_MS_MAX
+    queue_timeout_ms: Annotated[int | None, Field(ge=1, le=TIMEOUT_MS_MAX)] = None
+    max_concurrent: Annotated[int | None, Field(strict=True, ge=1, le=LIMIT_MAX)] = None
+    retry: RetrySettings | None = None
+    on_interrupt: Literal["retry", "fail"] = "retry"
+    follow_up: Annotated[FollowUpSettings | None, BeforeValidator(_or_none_at_all)] = None
+
+    def over(self, every: TypeSettings) -> TypeSettings:
+        """Lay what is said of one type over what is said of every type, but for its follow-up."""
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        return every.model_copy(update={"follow_up": None, **own})
+
+    def rules(self) -> TypeRules:
+        return TypeRules(
+            executor=self.executor,
+            timeout_ms=self.timeout_ms,
+            timeout_ms_max=self.timeout_ms_max,
+            queue_timeout_ms=self.queue_timeout_ms,
+            retry=self.retry.written() if self.retry is not None else None,
+            on_interrupt=self.on_interrupt,
+            follow_up=self.follow_up.rule() if self.follow_up is not None else None,
+        )
 
 
 class SchedulerSettings(Section):

@@ -17,11 +17,9 @@ from rota.cli import main
 from rota.config import (
     BrowserManagerLimits,
     BrowserOSSettings,
-    RetrySettings,
     SchedulerSettings,
     ServerSettings,
     Settings,
-    TypeSettings,
     WebhookSettings,
     load_settings,
     parse_settings,
@@ -30,6 +28,7 @@ from rota.config import (
 )
 from rota.errors import ConfigError
 from rota.presets import PRESETS
+from rota.sections import RetrySettings, TypeSettings
 from rota.setting_names import spellings
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ VALUES: dict[str, Any] = {
     "kind": "linear",
     "retry": {"base_ms": 77},
     "tls": {"cert": "c.pem", "key": "k.pem"},
-    "followUp": {"type": "echo", "agent": "ann", "params": {"a": 1}, "priority": 1},
+    "followUp": {"type": "echo", "agent": "ann", "params": {"a": 1}, "priority": 1, "joins": True},
     "retryOn": ["timeout"],
     "onInterrupt": "fail",
     "multiplier": 3.5,

@@ -126,8 +126,8 @@ class Consequences:
         task = self._of(record)
         if task is not None:  # it may be doomed, and gone
             self._enters(task)
-            if task.plan is not None and task.plan.workflow is not None:
-                self._look_at(task.plan.workflow)  # it may have joined what is being cancelled
+            if task.plan is not None and task.plan.joined is not None:
+                self._look_at(task.plan.joined)  # it may have joined what is being cancelled
 
     def _enters(self, task: Task) -> None:
         """Tell of a task that is new, or lives again."""
@@ -220,8 +220,8 @@ class Consequences:
             batch = self._batches.get(plan.batch)
             if batch is not None and not batch.left:
                 self.finish(batch.id)
-        if plan is not None and plan.workflow is not None:
-            self._look_at(plan.workflow)
+        if plan is not None and plan.joined is not None:
+            self._look_at(plan.joined)
         self._look_at_project(task)
         self._made_ended(record.event.task)
 

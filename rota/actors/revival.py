@@ -67,7 +67,7 @@ class Revivals:
         for task in tasks:
             plan = task.plan
             if plan is not None:
-                yield from filter(None, (plan.batch, plan.workflow))
+                yield from filter(None, (plan.batch, plan.joined))
                 if is_doomed(task):
                     yield from (plan.depends or {}).values()
 
@@ -103,7 +103,7 @@ class Revivals:
     def _of(self, task: Task, message: ReviveTask, find: Any, before: _Before) -> list[Event]:
         """Give the facts of one of them."""
         state, now = self._journal.state, self._journal.now()
-        flow = state.batches.flow(task.plan.workflow if task.plan is not None else None)
+        flow = state.batches.flow(task.plan.joined if task.plan is not None else None)
         if flow is not None and flow.stopping is not None:
             msg = f"workflow {flow.id} is being cancelled; try again when it has ended"
             raise Conflict(msg, details={"taskId": task.id, "workflowId": flow.id})
@@ -159,7 +159,7 @@ class Revivals:
 
 def _homes(task: Task) -> tuple[str | None, str | None]:
     plan = task.plan
-    return (plan.batch, plan.workflow) if plan is not None else (None, None)
+    return (plan.batch, plan.joined) if plan is not None else (None, None)
 
 
 def _take_note(before: _Before, task: Task, event: Event) -> None:

@@ -19,8 +19,9 @@ from rota.cli.output import clean, complain, json_option, print_json
 from rota.cli.server_options import namespace_option, token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.sync_client import SyncRotaClient
-from rota.config import ExecutorSettings, Settings, TypeSettings, load_settings
+from rota.config import ExecutorSettings, Settings, load_settings
 from rota.presets import PRESETS
+from rota.sections import TypeSettings
 from rota.shown_settings import shown
 
 if TYPE_CHECKING:

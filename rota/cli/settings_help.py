@@ -77,7 +77,7 @@ MEANINGS = {
     "types.timeoutMsMax": "the most that a task may ask for",
     "types.queueTimeoutMs": "how long a task may be ready without being dispatched",
     "types.maxConcurrent": "tasks in flight of this type",
-    "types.followUp": "the task that a success makes: type, agent, params, priority",
+    "types.followUp": "the task that a success makes: type, agent, params, priority, joins",
     "types.retry": "when to try again; without it, never",
     "types.onInterrupt": "retry or fail when the server goes away under an attempt",
     "defaults.retry": "when to try again; without it, never",

@@ -35,12 +35,16 @@ DERIVED_BYTES_MAX = 64 << 10
 
 
 class FollowUp(NamedTuple):
-    """The rule of a type: what follows each success of it."""
+    """The rule of a type: what follows each success of it.
+
+    If it `joins` it counts towards the workflow of what it follows; else it only carries its id.
+    """
 
     type: str
     agent: str | None = None
     params: dict[str, Any] | None = None
     priority: int | None = None
+    joins: bool | None = None
 
 
 class Place(NamedTuple):
@@ -61,10 +65,12 @@ def decide_follow_up(
     task: Task, event: e.TaskSucceeded, rules: Rules, place: Place
 ) -> tuple[e.TaskSubmitted | e.TaskFailed, ...]:
     """Give the task that follows a success, if its type has a rule for that."""
-    kind = rules.types.get(task.action)
-    if kind is None or kind.follow_up is None:
+    plan = task.plan
+    is_follow_up = plan is not None and plan.follows is not None
+    written = rules.follow_up_of(task.action, is_follow_up=is_follow_up)
+    if written is None:
         return ()
-    rule, plan = FollowUp(**kind.follow_up), task.plan
+    rule = FollowUp(**written)
     depth = (plan.follow_depth or 0 if plan is not None else 0) + 1
     said = {
         "result": event.result,
@@ -77,12 +83,18 @@ def decide_follow_up(
         },
     }
     workflow = plan.workflow if plan is not None else None
+    counts = rule.joins and plan is not None and plan.joined is not None
     request = Request(
         rule.agent or task.agent,
         rule.type,
         params=rule.params,
         priority=rule.priority,
-        plan=Plan(workflow=workflow, follows=task.id, follow_depth=depth),
+        plan=Plan(
+            workflow=workflow,
+            follows=task.id,
+            follow_depth=depth,
+            uncounted=None if workflow is None or counts else True,
+        ),
     )
     derived = decide_derived(request, said, rules, place)
     if depth <= FOLLOW_DEPTH_MAX or len(derived) > 1:

@@ -17,6 +17,8 @@ from rota.domain.retry import RetryPolicy
 from rota.domain.tokens import ROTA
 from rota.errors import InvalidRequest
 
+EVERY_TYPE = "*"
+"""The name of the rules for types that have none of their own."""
 BUILTIN = "builtin"
 BUILTIN_ACTIONS = ("echo", "sleep", "fail")
 CHAT = "chat"
@@ -29,7 +31,8 @@ class TypeRules(NamedTuple):
     """What tasks of one type get unless they say otherwise, and the most they may ask for.
 
     `retry` is a `RetryPolicy` written out; an empty one never tries again. `follow_up` is a
-    `FollowUp` (rota.domain.derived) written out: what each success is followed by.
+    `FollowUp` (rota.domain.derived) written out: what each success is followed by; an empty one is
+    followed by nothing.
     """
 
     executor: str = PULL
@@ -52,10 +55,22 @@ class Rules(NamedTuple):
     chat: str | None = None
     retry: dict[str, Any] | None = None
 
-    def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
-        """Name the executor of an action: its type's, the tab's, the builtin, the chat, or `pull`.
+    def of(self, action: str) -> TypeRules:
+        """Give the rules of a type: its own, or those for every type."""
+        return self.types.get(action) or self.types.get(EVERY_TYPE, NO_RULES)
 
-        What needs a tab and has none is the builtin executor's to refuse.
+    def follow_up_of(self, action: str, *, is_follow_up: bool) -> dict[str, Any] | None:
+        """Give what follows a success; the rule for every type is not for what itself follows."""
+        own = self.types.get(action, NO_RULES).follow_up
+        if own is not None:
+            return own or None
+        return (not is_follow_up and self.types.get(EVERY_TYPE, NO_RULES).follow_up) or None
+
+    def executor_for(self, action: str, *, has_tab: bool = False, needs_tab: bool = False) -> str:
+        """Name the executor of an action.
+
+        It is its type's, the tab's, the builtin, the chat, that of every type, or `pull`. What
+        needs a tab and has none is the builtin executor's to refuse.
         """
         rules = self.types.get(action)
         if rules is not None:
@@ -64,7 +79,8 @@ class Rules(NamedTuple):
             return self.tab
         if action in BUILTIN_ACTIONS or (needs_tab and not has_tab):
             return BUILTIN
-        return (self.chat if action == CHAT and not needs_tab else None) or PULL
+        chat = self.chat if action == CHAT and not needs_tab else None
+        return chat or self.types.get(EVERY_TYPE, NO_RULES).executor
 
     def to_dict(self) -> dict[str, Any]:
         """Write what differs from no rules at all, for an event."""
@@ -174,7 +190,7 @@ class TimeoutTooLong(InvalidRequest):
 
 def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
     """Make the command that a request asks for. Raises InvalidRequest."""
-    kind, usual = rules.types.get(request.action, NO_RULES), request.usual
+    kind, usual = rules.of(request.action), request.usual
     timeout_ms = request.timeout_ms or kind.timeout_ms or usual.timeout_ms
     most_ms = min(kind.timeout_ms_max, usual.timeout_ms_max)
     if timeout_ms is not None and timeout_ms > most_ms:
@@ -231,7 +247,7 @@ def _executor(request: Request, rules: Rules) -> str:
 
 
 def _planned(request: Request, rules: Rules, now: int) -> Plan:
-    plan, kind = request.plan, rules.types.get(request.action, NO_RULES)
+    plan, kind = request.plan, rules.of(request.action)
     usual = request.usual.retry
     if usual is None and request.dialect == NATIVE:
         usual = rules.retry

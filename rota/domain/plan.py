@@ -38,7 +38,8 @@ class Plan(NamedTuple):
     `not_before` is so long after the submission; without, it is a moment that the client named.
     The batch, its bound, the parents and what holds the dedup key are filled in at admission.
     `follows` is the task whose success made this one, the `follow_depth`-th in a row;
-    `run` is the run of a `project` that selected it, `schedule` the schedule that made it.
+    `run` is the run of a `project` that selected it, `schedule` the schedule that made it. One that
+    is `uncounted` carries the id of its workflow, and does not count towards it.
     """
 
     key: Annotated[str | None, Wish("key", "tasks of one key share maxPerKey slots")] = None
@@ -75,6 +76,12 @@ class Plan(NamedTuple):
     project: Annotated[str | None, Wish("projectId")] = None
     run: Annotated[str | None, Wish("runId")] = None
     schedule: Annotated[str | None, Wish("schedule")] = None
+    uncounted: bool | None = None
+
+    @property
+    def joined(self) -> str | None:
+        """Give the workflow that the task counts towards."""
+        return None if self.uncounted else self.workflow
 
 
 NO_PLAN = Plan()

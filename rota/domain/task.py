@@ -249,5 +249,5 @@ def lane_for(task: Task, priority: int | None = None) -> Lane:
     at = task.priority if priority is None else priority
     urgency = str(at) if plan.preempt else ""
     requires = "\n".join(plan.requires) if plan.requires else ""
-    workflow = plan.workflow or ""
+    workflow = plan.joined or ""
     return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires, workflow)

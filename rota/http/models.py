@@ -35,11 +35,11 @@ from rota.config import (
     SEQ_MAX,
     TOKEN_MS_MAX,
     URL_CHARS_MAX,
-    RetrySettings,
 )
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
 from rota.domain.tokens import NAME_PATTERN, TOKEN_AGENTS_MAX
+from rota.sections import RetrySettings  # noqa: TC001 - pydantic reads it
 from rota.wording import known_only
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -71,7 +71,7 @@ class Batches:
 
     def on_task_submitted(self, task: Task) -> None:
         """Let a task join its workflow."""
-        flow = self.flow(task.plan.workflow if task.plan is not None else None)
+        flow = self.flow(task.plan.joined if task.plan is not None else None)
         if flow is not None:
             if flow.finished_at:
                 self.ended_tasks += 1
@@ -184,9 +184,9 @@ class Batches:
     def _of(self, task: Task) -> list[Batch]:
         """Give what a task belongs to: its batch, its workflow, both or neither."""
         plan = task.plan
-        if plan is None or (plan.batch is None and plan.workflow is None):
+        if plan is None or (plan.batch is None and plan.joined is None):
             return []
-        names = filter(None, (plan.batch, plan.workflow))
+        names = filter(None, (plan.batch, plan.joined))
         return [batch for name in names if (batch := self.by_id.get(name)) is not None]
 
     def dump(self) -> dict[str, list[list[Any]]]:

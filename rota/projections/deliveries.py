@@ -55,7 +55,7 @@ class Deliveries:
         del record
         self.pending.pop(task.id, None)
         if task.plan is not None:
-            for name in filter(None, (task.plan.batch, task.plan.workflow)):
+            for name in filter(None, (task.plan.batch, task.plan.joined)):
                 self.pending.pop(name, None)
 
     def on_succeeded(self, record: Record[e.DeliverySucceeded]) -> None:

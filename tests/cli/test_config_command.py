@@ -8,15 +8,9 @@ import tomllib
 import pytest
 
 from rota.cli.settings_help import MEANINGS
-from rota.config import (
-    ExecutorSettings,
-    Settings,
-    TypeSettings,
-    load_settings,
-    parse_settings,
-)
+from rota.config import ExecutorSettings, Settings, load_settings, parse_settings
 from rota.presets import PRESETS
-from rota.sections import NamespaceSettings
+from rota.sections import NamespaceSettings, TypeSettings
 
 SECRET = "a-secret-nobody-may-see"
 FILE = f"""

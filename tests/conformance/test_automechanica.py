@@ -14,8 +14,8 @@ from support.http_server import ended as when_ended
 from support.http_server import until
 
 from rota.clock import parse_rfc3339, rfc3339
-from rota.config import RetrySettings
 from rota.presets import layered
+from rota.sections import RetrySettings
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers, Target
@@ -286,7 +286,7 @@ def test_tasks_are_found_by_status_agent_and_type(rota: Rota) -> None:
     waits = created(rota)["id"]
     done = created(rota, task_type="echo", agent_name="SeoAgent")["id"]
     when(rota, done, "completed")
-    assert rows(rota, "?status=pending") == [waits]
+    assert rows(rota, "?status=pending&agent_name=FitmentAgent") == [waits]
     assert rows(rota, "?status=completed&agent_name=SeoAgent") == [done]
     assert rows(rota, "?task_type=generate_fitment") == [waits]
     assert rows(rota, "?status=failed") == []
@@ -319,10 +319,10 @@ def test_the_six_figures_can_be_read_by_day(quick: Rota) -> None:
     when(quick, created(quick, task_type="echo")["id"], "completed")
     when(quick, created(quick, task_type="fail")["id"], "dead")
     today = quick.get("/v1/stats/daily").json["days"][-1]
-    assert [today[f"tasks_{fate}"] for fate in ("created", "completed", "failed")] == [2, 1, 1]
+    assert [today[f"tasks_{fate}"] for fate in ("created", "completed", "failed")] == [3, 1, 1]
     assert today["average_latency"] > 0
     assert "worker_heartbeat_delay" in today
-    assert today["error_rates_per_agent"] == {"FitmentAgent": 0.75}
+    assert today["error_rates_per_agent"] == {"FitmentAgent": 0.75, "EmbeddingAgent": None}
     figures = quick.get("/v1/stats").json["figures"]
     assert {name: figures[name] for name in today if name != "day"} == {
         name: value for name, value in today.items() if name != "day"

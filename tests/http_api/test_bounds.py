@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rota.config import (
-    BATCH_EDGES_MAX,
-    BODY_VALUES_MAX,
-    DEDUP_MS_MAX,
-    RETRY_ATTEMPTS_MAX,
-    RETRY_MS_MAX,
-    RETRY_ON_MAX,
-    WAIT_MS_MAX,
-)
+from rota.config import BATCH_EDGES_MAX, BODY_VALUES_MAX, DEDUP_MS_MAX, WAIT_MS_MAX
 from rota.domain.plan import TIMEOUT_MS_MAX
+from rota.sections import RETRY_ATTEMPTS_MAX, RETRY_MS_MAX, RETRY_ON_MAX
 
 if TYPE_CHECKING:
     from support.http_server import Rota, Servers

@@ -91,14 +91,86 @@ def test_large_results_fill_the_queue_no_further_than_its_bytes(serve: Servers) 
     assert rota.get("/v1/tasks?type=embed&state=ready").json["count"] == 2
 
 
-def test_it_belongs_to_the_workflow_of_what_it_follows(serve: Servers) -> None:
-    rule = {"type": "sleep", "agent": "embedder"}
+def test_one_that_joins_counts_towards_the_workflow_of_what_it_follows(serve: Servers) -> None:
+    rule = {"type": "sleep", "agent": "embedder", "joins": True}
     rota = serve({"types": {"echo": {"executor": "builtin", "followUp": rule}}})
     flow = {"agentId": "ann", "tasks": [{"action": "echo"}]}
     name = rota.post("/v1/workflows", flow).json["workflowId"]
     path = f"/v1/workflows/{name}"
     view = until(lambda: v if "completedAt" in (v := rota.get(path).json) else None)
     assert (view["state"], view["total"], view["counts"]["succeeded"]) == ("completed", 2, 2)
+
+
+def test_a_dead_one_fails_the_workflow_that_it_joins(serve: Servers) -> None:
+    rule = {"type": "fail", "agent": "embedder", "joins": True}
+    rota = serve({"types": {"echo": {"executor": "builtin", "followUp": rule}}})
+    flow = {"agentId": "ann", "tasks": [{"action": "echo"}]}
+    name = rota.post("/v1/workflows", flow).json["workflowId"]
+    view = until(
+        lambda: v if "completedAt" in (v := rota.get(f"/v1/workflows/{name}").json) else None
+    )
+    assert (view["state"], view["counts"]["failed"]) == ("failed", 1)
+
+
+def test_one_that_does_not_join_carries_the_workflows_id_and_does_not_count(serve: Servers) -> None:
+    rule = {"type": "held", "agent": "embedder"}
+    joins = {"type": "sleep", "agent": "late", "joins": True}
+    types = {"echo": {"executor": "builtin", "followUp": rule}, "held": {"followUp": joins}}
+    rota = serve({"types": types})
+    flow = {"agentId": "ann", "tasks": [{"action": "echo"}]}
+    name = rota.post("/v1/workflows", flow).json["workflowId"]
+    path = f"/v1/workflows/{name}"
+    view = until(lambda: v if "completedAt" in (v := rota.get(path).json) else None)
+    assert (view["state"], view["total"]) == ("completed", 1)
+    after = follower(rota)
+    assert (after["workflowId"], after["state"]) == (name, "ready")
+    (lease,) = rota.post("/v1/leases", {"workerId": "ada"}).json["leases"]
+    rota.post(f"/v1/leases/{lease['leaseId']}/complete", {"token": lease["token"]})
+    last = follower(rota, "late")  # what follows one that does not count has nothing to join
+    assert last["workflowId"] == name
+    ended(rota, last["taskId"])
+    rota.restart()
+    again = rota.get(path).json
+    assert (again["state"], again["total"]) == ("completed", 1)
+    assert len(rota.get(f"/v1/tasks?workflowId={name}").json["tasks"]) == 3
+
+
+# -- types."*" -----------------------------------------------------------------------------------
+
+
+def test_every_type_has_the_rules_of_the_star_under_its_own(serve: Servers) -> None:
+    every = {"timeoutMs": 5000, "queueTimeoutMs": 60_000, "retry": {"maxAttempts": 3}}
+    rota = serve({"types": {"*": every, "scan": {"timeoutMs": 7}, "echo": {"executor": "builtin"}}})
+    plain = rota.get(f"/v1/tasks/{submit(rota, action='any')}").json
+    own = rota.get(f"/v1/tasks/{submit(rota, action='scan')}").json
+    assert (plain["timeoutMs"], plain["queueTimeoutMs"], plain["maxAttempts"]) == (5000, 60_000, 3)
+    assert (own["timeoutMs"], own["queueTimeoutMs"], own["maxAttempts"]) == (7, 60_000, 3)
+    assert ended(rota, submit(rota))["state"] == "succeeded"
+    rows = {row["type"]: row for row in rota.get("/v1/types").json["types"]}
+    assert rows["scan"]["retry"] == rows["*"]["retry"]
+
+
+def test_a_follow_up_of_every_type_is_followed_by_nothing(serve: Servers) -> None:
+    rule = {"type": "embed", "agent": "embedder"}
+    types = {"*": {"followUp": rule}, "echo": {"executor": "builtin"}, "sleep": {"followUp": False}}
+    rota = serve({"types": types})
+    ended(rota, submit(rota))
+    after = follower(rota)
+    for _ in range(2):
+        submit(rota, action="sleep", params={"ms": 1})
+    leases = rota.post("/v1/leases", {"workerId": "ada", "max": 9}).json["leases"]
+    assert sorted(lease["task"]["action"] for lease in leases) == ["embed", "sleep", "sleep"]
+    for lease in leases:
+        done = {"token": lease["token"]}
+        assert rota.post(f"/v1/leases/{lease['leaseId']}/complete", done).status == 200
+    assert [row["taskId"] for row in rota.get("/v1/tasks?agentId=embedder").json["tasks"]] == [
+        after["taskId"]
+    ]
+
+
+def test_a_limit_of_every_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match="maxConcurrent: this is a limit of one type"):
+        parse_settings({"types": {"*": {"maxConcurrent": 3}}})
 
 
 def test_params_that_cannot_be_filled_in_make_a_dead_letter_that_can_be_mended(

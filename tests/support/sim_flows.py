@@ -78,14 +78,19 @@ class Flows(Rule):
     def on_task_succeeded(self, task: ModelTask, record: Record) -> None:
         """Exactly one follows, in the same go, after those that the success lets go."""
         rule = self._follow_ups.get(task.action)
+        if rule is None and task.event.follows is None:
+            rule = self._follow_ups.get("*")
         depth = (task.event.follow_depth or 0) + 1
         if rule is None or depth > FOLLOW_DEPTH_MAX:
             return
         self.model.seen["followed"] += 1
+        workflow = task.event.workflow
+        is_counted = rule["joins"] and not task.event.uncounted
         self._coming = {
             "follows": task.id,
             "follow_depth": depth,
-            "workflow": task.event.workflow,
+            "workflow": workflow,
+            "uncounted": True if workflow is not None and not is_counted else None,
             "agent": rule["agent"] or task.agent,
             "action": rule["type"],
         }
@@ -136,7 +141,7 @@ class Flows(Rule):
             self.violated(f"{task.id} was submitted where a task should follow another")
         if task.id == self._escalation:
             self._escalation = None
-        if task.event.workflow is None:
+        if task.event.workflow is None or task.event.uncounted:
             return
         flow = self.known.get(task.event.workflow)
         if flow is None:
@@ -148,6 +153,8 @@ class Flows(Rule):
 
     def of(self, task: ModelTask) -> ModelFlow | None:
         """Give the workflow of a task."""
+        if getattr(task.event, "uncounted", None):
+            return None
         return self.known.get(getattr(task.event, "workflow", None) or "")
 
     def is_paused(self, workflow: str) -> bool:
@@ -168,6 +175,7 @@ class Flows(Rule):
             self.violated(f"{task.id} was revived while its workflow is being cancelled")
         if record.event.restored_workflow is not None:  # type: ignore[union-attr]
             self.model.seen["restored workflow"] += 1
+        self.model.keys.forget_lapsed(task.event.workflow)
         flow.ended_as = ""
         flow.ended_at = 0
         flow.is_stopping = flow.is_cancelled = False
@@ -341,7 +349,8 @@ class Undertakings:
                 params = rng.choice(
                     (None, {"was": "{{task.id}}"}, {"was": "{{result.n}}"}, {"a": "{{nothing}}"})
                 )
-                rule = FollowUp(after, agent, params, rng.choice((None, 0, 3)))
+                joins = rng.random() < 0.7
+                rule = FollowUp(after, agent, params, rng.choice((None, 0, 3)), joins)
                 types[action] = TypeRules("builtin", follow_up=rule._asdict())
         follows = {name: kind.follow_up["type"] for name, kind in types.items() if kind.follow_up}
         for start in list(types):  # a circle is possible only by a change of the rules
@@ -351,6 +360,9 @@ class Undertakings:
             if at:
                 types.pop(start, None)
                 follows.pop(start, None)
+        if self._following and rng.random() < 0.2:
+            every = FollowUp(rng.choice(ACTIONS), joins=rng.random() < 0.5)
+            types["*"] = TypeRules(follow_up=every._asdict())
         return Rules(types=types)
 
     def new_rules(self) -> Rules:

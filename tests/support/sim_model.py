@@ -138,7 +138,7 @@ class ModelTask:
                 caps.append(("browsers",))
             if event.parallelism:
                 caps.append(("batch", event.batch, event.parallelism))
-            if event.workflow:
+            if event.workflow and not event.uncounted:
                 caps.append(("flow", event.workflow))
             self.caps = tuple(caps)
             requires = tuple(event.requires or ())

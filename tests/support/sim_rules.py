@@ -457,6 +457,12 @@ class Keys(Rule):
             if self.held(name, self.model.steady) is None:
                 self.holders[name] = task.id
 
+    def forget_lapsed(self, subject: str) -> None:
+        """Let go of the keys of one that lives again, which it held no longer."""
+        for name in [name for name, holder in self.holders.items() if holder == subject]:
+            if self.held(name, self.model.steady) is None:
+                del self.holders[name]
+
     def on_batch_submitted(self, record: Record) -> None:
         event: Any = record.event
         if event.idempotency is not None:
@@ -504,7 +510,8 @@ class Callbacks(Rule):
     def on_task_revived(self, task: ModelTask, record: Record) -> None:
         self.owed.pop(task.id, None)
         self.owed.pop(task.event.batch, None)
-        self.owed.pop(task.event.workflow, None)
+        if not task.event.uncounted:
+            self.owed.pop(task.event.workflow, None)
 
     def owe(self, subject: str, record: Record) -> None:
         self.ends[subject] = record.seq

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, RetrySettings
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.intake import Request, Usual
 from rota.domain.packed import spliced
 from rota.domain.plan import NO_PLAN, Plan
@@ -26,6 +26,7 @@ from rota.http.problems import native_body, reworded
 from rota.http.submissions import admitted, keyed
 from rota.http.tables import answer_list
 from rota.presets import AUTOMECHANICA_RETRY
+from rota.sections import RetrySettings
 
 if TYPE_CHECKING:
     from rota.domain.task import Task

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.clock import rfc3339
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX, RetrySettings
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX
 from rota.domain.browsers import START, STOP, STOP_ALL
-from rota.domain.intake import NOTHING_USUAL, Request, TimeoutTooLong, Usual
+from rota.domain.intake import EVERY_TYPE, NOTHING_USUAL, Request, TimeoutTooLong, Usual
 from rota.domain.packed import spliced
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
@@ -30,6 +30,7 @@ from rota.http.submissions import admitted, keyed
 from rota.http.tables import shown_list
 from rota.http.views import add_wait
 from rota.http.watches import until_ended
+from rota.sections import RetrySettings
 
 if TYPE_CHECKING:
     from rota.domain.task import Task
@@ -152,9 +153,10 @@ def _request(
 ) -> Request:
     """Give what a job's body asks for. Raises InvalidRequest."""
     types = call.bridge.rules.types
-    rules = types.get(job_type)
+    rules = types.get(job_type) if job_type != EVERY_TYPE else None
     if rules is None:
-        known = ", ".join(sorted(types)) or "none: start with --preset browsermanager"
+        names = ", ".join(sorted({*types} - {EVERY_TYPE}))
+        known = names or "none: start with --preset browsermanager"
         msg = f"unknown job type '{job_type[:100]}'; there are {known}"
         raise InvalidRequest(msg, code="unknown_type", details={"field": "jobType"})
     if profile is None and job_type in (START, STOP):  # nobody could stop such a browser

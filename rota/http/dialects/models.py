@@ -11,8 +11,6 @@ from rota.config import (
     BROWSEROS_PARALLELISM_MAX,
     INSTRUCTION_CHARS_MAX,
     PINCHTAB_BATCH_MAX,
-    RETRY_ATTEMPTS_MAX,
-    RETRY_MS_MAX,
 )
 from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.http.models import (
@@ -33,6 +31,7 @@ from rota.http.models import (
     Url,
     not_blank,
 )
+from rota.sections import RETRY_ATTEMPTS_MAX, RETRY_MS_MAX
 
 Instruction = Annotated[
     str, StringConstraints(max_length=INSTRUCTION_CHARS_MAX), AfterValidator(not_blank)

@@ -55,7 +55,8 @@ def _types(call: Call, state: State) -> dict[str, Any]:
     caps = dict(state.control.limits.types)
     paused = state.control.paused_types
     settings = call.bridge.settings
-    known = {**settings.types, CHAT: settings.chats()}
+    known = {name: settings.type_settings(name) for name in settings.types}
+    known[CHAT] = settings.chats()
     rows = []
     for name in sorted({*known, *caps, *paused}):
         row: dict[str, Any] = {"type": name}
