@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from rota import ids
+from rota.actors.readers import asked_by
 from rota.clock import monotonic_s
 from rota.errors import InternalFault, LogError, RotaError, StorageUnavailable
 from rota.http import problems
@@ -141,6 +142,7 @@ class App:
                 route.check_query([name for name, _ in request.query.items()])
             namespace = self.namespaces.find(name, caller.namespace)
             call = Call(self, request, request_id, path, params, caller, dialect, namespace)
+            asked_by.set(call.share)
             if request.method == "GET" and not path.startswith(_STATELESS):
                 await call.sight.readable()
             answer: web.StreamResponse = await route.handler(call)

@@ -61,6 +61,7 @@ class Call:
         "path",
         "request",
         "request_id",
+        "share",
         "sight",
     )
 
@@ -81,6 +82,8 @@ class Call:
         self.namespace = namespace or app.namespaces.default
         self.caller = caller
         self.by = by = caller.name
+        agent = request.query.get("agentId", "") if "agentId=" in request.query_string else ""
+        self.share = caller.share_for(agent)
         whole = self.namespace.bridge
         self.bridge = whole if caller.agents is None else ScopedBridge(whole, caller)
         self.sight = self.bridge.sight_for(by)

@@ -1,7 +1,9 @@
 """What was recorded: pages of records, read from the log in any thread.
 
 Pages are bounded in records and in bytes. A scan for some kinds or one agent looks at a bounded
-number of records and says how far it came; the records of one task are found by their index.
+number of records and says how far it came. It goes in slices, each of which is a read of its own,
+so that others have their turns in between (actors/readers.py). The records of one task are found by
+their index.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 
     MaySee = Callable[[str | None], bool]
 
-__all__ = ["ANYTHING", "Page", "Wanted", "belongings_of", "records", "records_of", "replay_task"]
+__all__ = ["ANYTHING", "Page", "Scan", "Wanted", "belongings_of", "records_of", "replay_task"]
 
 SCAN_MAX = 20_000
+SLICE_RECORDS = 500
+"""So many are looked at before others' reads have their turns."""
 SCAN_ROWS = 100
 PAGE_BYTES = 1 << 20
 
@@ -76,38 +80,49 @@ def check_after(after: int, head: int) -> None:
         raise InvalidRequest(msg, code="seq_beyond_head", details=details, hint=hint)
 
 
-def records(log: LogReader, after: int, limit: int, wanted: Wanted) -> Page:
-    """Give up to `limit` of the records after `after` that are wanted. Raises InvalidRequest."""
-    check_after(after, log.head().seq)
-    if wanted == ANYTHING:
-        found = log.read(after, limit, PAGE_BYTES)
-        after = found[-1].seq if found else after
-    else:
-        found, after = _scan(log, after, limit, wanted)
-    return Page(found, after, bool(found), log.head().seq)
+class Scan:
+    """Looks through the log for up to `limit` records that are wanted, a slice at a time."""
 
+    def __init__(self, after: int, limit: int, wanted: Wanted) -> None:
+        self._after, self._limit, self._wanted = after, limit, wanted
+        self._found: list[Stored] = []
+        self._looked = self._size = 0
 
-def _scan(log: LogReader, after: int, limit: int, wanted: Wanted) -> tuple[list[Stored], int]:
-    """Look through the log for what is wanted; say how far it was looked through."""
-    found: list[Stored] = []
-    looked, size, task, head = 0, 0, wanted.task, log.head().seq
-    while looked < SCAN_MAX:
-        if task is None:
-            page = log.read(after, SCAN_ROWS, PAGE_BYTES)
-        else:
-            page = log.read_task(task, SCAN_ROWS, after, PAGE_BYTES)
-        if not page:
-            return found, max(after, head)
-        for item in page:
-            if not wanted.matches(heading_of(item.body)):
-                continue
-            found.append(item)
-            size += len(item.body)
-            if len(found) == limit or size > PAGE_BYTES:
-                return found, item.seq
-        looked += len(page)
-        after = page[-1].seq
-    return found, after
+    def go_on(self, log: LogReader) -> Page | None:
+        """Look through the next slice, in any thread; give the page once it is made.
+
+        Raises InvalidRequest.
+        """
+        head = log.head().seq
+        check_after(self._after, head)
+        if self._wanted == ANYTHING:
+            self._found = log.read(self._after, self._limit, PAGE_BYTES)
+            self._after = self._found[-1].seq if self._found else self._after
+        elif not self._is_made(log, head):
+            return None
+        return Page(self._found, self._after, bool(self._found), head)
+
+    def _is_made(self, log: LogReader, head: int) -> bool:
+        """Look through a slice; say whether that was the last. Know how far it was looked."""
+        task, until = self._wanted.task, min(self._looked + SLICE_RECORDS, SCAN_MAX)
+        while self._looked < until:
+            if task is None:
+                rows = log.read(self._after, SCAN_ROWS, PAGE_BYTES)
+            else:
+                rows = log.read_task(task, SCAN_ROWS, self._after, PAGE_BYTES)
+            if not rows:
+                self._after = max(self._after, head)
+                return True
+            for item in rows:
+                if self._wanted.matches(heading_of(item.body)):
+                    self._found.append(item)
+                    self._size += len(item.body)
+                    if len(self._found) == self._limit or self._size > PAGE_BYTES:
+                        self._after = item.seq
+                        return True
+            self._looked += len(rows)
+            self._after = rows[-1].seq
+        return self._looked >= SCAN_MAX
 
 
 def check_seen(log: LogReader, task_id: str, may_see: MaySee) -> None:

@@ -277,8 +277,10 @@ class Sight:
         return await self._read(lambda log: log.head())
 
     async def records(self, after: int, limit: int, wanted: Wanted) -> history.Page:
-        wanted = wanted._replace(may_see=self._may_see)
-        return await self._read(partial(history.records, after=after, limit=limit, wanted=wanted))
+        scan = history.Scan(after, limit, wanted._replace(may_see=self._may_see))
+        while (page := await self._read(scan.go_on)) is None:
+            pass
+        return page
 
     async def records_of(self, task_id: str, after: int, limit: int) -> history.Page:
         """Give the next records of one task. Raises NotFound."""

@@ -28,7 +28,9 @@ class Desk:
         self.go = threading.Event()
         self.readers = Readers(lambda what, value: what(value))
 
-    def fetch(self, name: str, *, hangs: bool = False, **how: Callable[[], bool]) -> None:
+    def fetch(
+        self, name: str, *, hangs: bool = False, by: str = "", **how: Callable[[], bool]
+    ) -> None:
         def read() -> str:
             self.read.append(name)
             self.begun.release()
@@ -42,11 +44,12 @@ class Desk:
         def failed(error: BaseException) -> None:
             self.told.put(("failed", error))
 
+        readers.asked_by.set(by)
         self.readers.fetch(read, done, failed, **how)
 
     def hang_all_that_show(self) -> None:
         for n in range(readers.READERS_MAX - readers.DECIDING_ONLY):
-            self.fetch(f"hangs {n}", hangs=True, is_wanted=yes)
+            self.fetch(f"hangs {n}", hangs=True, by=f"{n}", is_wanted=yes)
             assert self.begun.acquire(timeout=WAIT_S)
 
     def heard(self, count: int = 1) -> list[tuple[str, Any]]:
@@ -107,7 +110,7 @@ def test_each_kind_has_a_bound_of_its_own(desk: Desk, monkeypatch: pytest.Monkey
     desk.fetch("hangs, too", hangs=True)
     assert desk.begun.acquire(timeout=WAIT_S)
     for n in range(2):
-        desk.fetch(f"shown {n}", is_wanted=yes)
+        desk.fetch(f"shown {n}", by=f"{n}", is_wanted=yes)
         desk.fetch(f"decides {n}")
     desk.fetch("one more", is_wanted=yes)
     ((how, error),) = desk.heard()
@@ -126,11 +129,49 @@ def test_those_who_have_left_take_no_room(desk: Desk, monkeypatch: pytest.Monkey
     desk.hang_all_that_show()
     is_there = [True]
     for n in range(2):
-        desk.fetch(f"left {n}", is_wanted=lambda: is_there[0])
+        desk.fetch(f"left {n}", by=f"{n}", is_wanted=lambda: is_there[0])
     is_there[0] = False
     desk.fetch("came later", is_wanted=yes)
     desk.go.set()
     assert ("done", "came later") in desk.heard(4)
+
+
+def test_callers_are_read_for_in_turns(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "READERS_MAX", 1)
+    monkeypatch.setattr(readers, "DECIDING_ONLY", 0)
+    desk.hang_all_that_show()
+    for n in range(100):
+        desk.fetch(f"many {n}", by="many", is_wanted=yes)
+    for n in range(2):
+        desk.fetch(f"few {n}", by="few", is_wanted=yes)
+    desk.go.set()
+    desk.heard(103)
+    assert desk.read[1:5] == ["many 0", "few 0", "many 1", "few 1"]
+
+
+def test_reads_of_one_caller_that_hang_hold_up_nobody_else(desk: Desk) -> None:
+    for n in range(readers.READERS_MAX):
+        desk.fetch(f"hangs {n}", hangs=True, by="slow", is_wanted=yes)
+    for n in range(20):
+        desk.fetch(f"{n}", by="other", is_wanted=yes)
+        assert desk.heard() == [("done", f"{n}")]
+    desk.go.set()
+    desk.heard(readers.READERS_MAX)
+
+
+def test_a_caller_whose_queue_is_full_keeps_nobody_else_out(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "WAITING_MAX", 4)
+    desk.hang_all_that_show()
+    for n in range(2):
+        desk.fetch(f"many {n}", by="many", is_wanted=yes)
+    desk.fetch("one more", by="many", is_wanted=yes)
+    assert isinstance(desk.heard()[0][1], StorageUnavailable)
+    desk.fetch("few", by="few", is_wanted=yes)
+    desk.go.set()
+    assert {how for how, _ in desk.heard(6)} == {"done"}
+    assert "one more" not in desk.read
 
 
 def test_threads_end_when_there_is_nothing_to_read_and_begin_anew(
