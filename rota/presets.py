@@ -81,7 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
     "browseros": {
-        "scheduler": {"maxPerAgent": 1000, "resultTTLSec": 30 * 24 * 3600},
+        "scheduler": {"resultTTLSec": 30 * 24 * 3600},
         "browseros": {"maxConcurrent": 1, "timeoutMs": 120_000, "timeoutMsMax": 600_000},
     },
     "browsermanager": {

@@ -172,13 +172,16 @@ class TypeSettings(Section):
 
 
 class SchedulerSettings(Section):
-    """The limits of the PinchTab document; all but `enabled` and `strategy` can be reloaded."""
+    """The limits, by PinchTab's names; all but `enabled` can be reloaded.
+
+    Counts are generous and bytes bound the rest; PinchTab's own numbers are its preset's.
+    """
 
     enabled: bool = True
     strategy: Literal["fair-fifo"] = "fair-fifo"
-    max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000
-    max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100
-    max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 20
+    max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
+    max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 10_000
+    max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000
     max_per_agent_inflight: Annotated[
         int,
         Field(
@@ -192,7 +195,7 @@ class SchedulerSettings(Section):
                 "max_per_agent_flight",
             ),
         ),
-    ] = 10
+    ] = 1000
     result_ttl_sec: Annotated[
         int,
         Field(
@@ -206,7 +209,7 @@ class SchedulerSettings(Section):
         ),
         IN_SECONDS,
     ] = 300
-    worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 4
+    worker_count: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 64
     max_per_key: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1
     aging_ms: Annotated[int, Field(strict=True, ge=0, le=TIMEOUT_MS_MAX)] = 0
     start_paused: bool = False

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rota.actors.lease_messages import AwaitedReply
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
-    from rota.domain.task import Task
+    from rota.domain.task import Lane, Task
     from rota.errors import RotaError
 
 
@@ -235,6 +235,9 @@ class DispatcherActor(CooperativeActor):
         """Have a worker answered, now or with whatever is decided next, should that fail."""
         self._impatient.append(waiter)
         self._tell_self(LeaveLine(waiter.reply))
+
+    def why_held(self, agent: str, lane: Lane) -> str | None:
+        return self._turns.why_held(agent, lane)
 
     def waits(self, worker: str) -> bool:
         return self._lending.waits(worker)

@@ -48,7 +48,7 @@ MEANINGS = {
     "scheduler.stickyMs": "for so long a key is kept for the worker that had it last",
     "scheduler.agingMs": "waiting so long makes a task one priority more urgent; 0 for never",
     "scheduler.startPaused": "dispatch nothing after a start until `rota resume`",
-    "scheduler.maxQueueBytes": "bytes of all waiting tasks",
+    "scheduler.maxQueueBytes": "bytes of all tasks that wait or are in flight",
     "scheduler.maxEndedTasks": "ended tasks in memory; the oldest go before their resultTTLSec",
     "scheduler.maxEndedBytes": "bytes of ended tasks in memory; the oldest go likewise",
     "webhooks.allowHosts": "hosts of your own network that may be called back",

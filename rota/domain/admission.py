@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
-BYTES_ENOUGH = "what waits has as many bytes as maxQueueBytes allows"
+BYTES_ENOUGH = "what waits and runs has as many bytes as maxQueueBytes allows"
 BYTES_FULL = f"rejected: global queue full: {BYTES_ENOUGH}"
 PAUSES_MAX = 10_000
 """How many agents are paused at most."""
@@ -42,11 +42,13 @@ KEYS_MAX = 1_000_000
 
 
 class WaitingCounts(Protocol):
-    """How many tasks wait, and how many bytes they take."""
+    """How many tasks wait, and how many bytes all take that have not ended."""
 
     total: int
-    bytes: int
     required: dict[str, int]
+
+    @property
+    def bytes(self) -> int: ...
 
     def of_agent(self, agent: str) -> int: ...
 
@@ -103,7 +105,7 @@ def _why_full(
 
 
 def has_bytes_enough(waiting: WaitingCounts, limits: Limits) -> bool:
-    """Whether what waits has all the bytes that it may have; until then one more is let in."""
+    """Whether what waits and runs has all the bytes that it may have; one more is let in before."""
     return 0 < limits.queued_bytes <= waiting.bytes
 
 

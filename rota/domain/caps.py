@@ -126,6 +126,16 @@ class Caps:
         shared, own = self.of_lane(lane)
         return (*shared, *own, INFLIGHT_LIMIT, AGENT_LIMIT + agent)
 
+    def why_held(self, agent: str, lane: Lane) -> str | None:
+        """Say which limit or pause keeps such tasks from a slot; None if none does."""
+        if agent in self._paused:
+            return f"agent '{agent}' is paused"
+        for limit in self.all_of(agent, lane):
+            taken, cap = self.usage(limit)
+            if taken >= cap:
+                return _told(limit, cap)
+        return None
+
     def held_by(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Name the limits of a task that are full, and those that are over their cap."""
         full, over = [], []
@@ -136,3 +146,22 @@ class Caps:
             elif taken == cap:
                 full.append(limit)
         return tuple(full), tuple(over)
+
+
+def _told(limit: str, cap: int) -> str:
+    """Say that a limit is full, by the name of its setting."""
+    kind, _, name = limit.partition(":")
+    if limit.startswith(FLOW):
+        return "its workflow is paused"
+    if kind == "type" and not cap:
+        return f"type '{name}' is paused"
+    what = {
+        INFLIGHT_LIMIT: "maxInflight",
+        "agent": f"maxPerAgentInflight of agent '{name}'",
+        PUSH_LIMIT: "workerCount",
+        BROWSERS_LIMIT: "maxConcurrentBrowsers",
+        "type": f"maxConcurrent of type '{name}'",
+        "key": f"maxPerKey of key '{name}'",
+        "batch": "the parallelism of its batch",
+    }[kind]
+    return f"{what} is reached: {cap} in flight"

@@ -146,6 +146,10 @@ class Turns:
                     return min(found)
         return None
 
+    def why_held(self, agent: str, lane: Lane) -> str | None:
+        """Say which limit or pause keeps such tasks from a slot; None if none does."""
+        return self._caps.why_held(agent, lane)
+
     def requirements(self) -> Iterable[str]:
         """Give what is required of workers by anything that waits."""
         return self._view_for(Consumer(PULL)).requirements()

@@ -193,7 +193,9 @@ class PlainView(BaseModel):
     retry: dict[str, Any] | None = None
     dependsOn: list[str] | None = None
     waitingFor: list[str] | None = Field(None, description="the dependencies not yet met")
-    waitReason: str | None = Field(None, description="why nothing here runs it, while that is so")
+    waitReason: str | None = Field(
+        None, description="the limit or pause that holds it, or that nothing here runs it"
+    )
     notBefore: str | None = None
     progress: Any = None
     edited: bool | None = Field(None, description="it was revived with other params")

@@ -207,15 +207,20 @@ class Call:
             raise InvalidRequest(msg, details={"field": name})
         return int(text)
 
-    def view(self, task: Task, default: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
-        """Show a task in the view that was asked for."""
+    def view(
+        self, task: Task, default: Callable[[Task], dict[str, Any]], *, is_past: bool = False
+    ) -> dict[str, Any]:
+        """Show a task in the view that was asked for; natively with the limit that holds it."""
         name = self.query("view") if self.request.query_string else None
-        if name is None:
-            return default(task)
-        if name not in VIEWS:
+        if name is not None and name not in VIEWS:
             msg = f"unknown view '{name[:50]}'; use {', '.join(VIEWS)}"
             raise InvalidRequest(msg, details={"field": "view"})
-        return VIEWS[name](task)
+        view = VIEWS[name] if name is not None else default
+        shown = view(task)
+        held = self.sight.why_held(task) if view is views.native and not is_past else None
+        if held is not None:
+            shown["waitReason"] = held
+        return shown
 
     # -- out
 

@@ -137,6 +137,7 @@ class LeasePage(BaseModel):
     """The tasks that a worker was given; none when it has waited long enough."""
 
     leases: list[LeaseView]
+    waitReason: str | None = Field(None, description="what holds what it came for, if none")
 
 
 class HeartbeatView(BaseModel):
@@ -174,6 +175,7 @@ class SettledPage(BaseModel):
 
     outcomes: list[SettledItem]
     leases: list[LeaseView]
+    waitReason: str | None = Field(None, description="what holds what it came for, if none")
 
 
 class WorkerLease(BaseModel):

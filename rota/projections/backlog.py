@@ -18,6 +18,7 @@ from rota.domain.task import READY
 if TYPE_CHECKING:
     from rota.domain.events import Record, TaskFact
     from rota.domain.task import Task
+    from rota.projections.slots import Slots
     from rota.projections.tasks import Tasks
 
 ASIDE = -1
@@ -27,21 +28,27 @@ ASIDE = -1
 class Backlog:
     """The waiting tasks."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, slots: Slots) -> None:
         """Start empty; `tasks` is folded before this."""
         self._tasks = tasks
+        self._slots = slots
         self.orders: dict[str, AgentOrder] = {}
         self.aside: dict[str, int] = {}
         self.required: dict[str, int] = {}
         """How many wait for a worker with such labels (`lane[5]`); none that ask for nothing."""
         self.total = 0
-        self.bytes = 0
+        self.waiting_bytes = 0
         self._aging_us = 0
         self.shift = 0  # the clock's in all, set by whoever folds its steps
 
     def of_agent(self, agent: str) -> int:
         order = self.orders.get(agent)
         return (order.waiting if order is not None else 0) + self.aside.get(agent, 0)
+
+    @property
+    def bytes(self) -> int:
+        """Count the bytes of all that has not ended: what waits, and what is in flight."""
+        return self.waiting_bytes + self._slots.bytes
 
     def counts(self) -> dict[str, int]:
         counts = {agent: order.waiting for agent, order in self.orders.items()}
@@ -139,7 +146,7 @@ class Backlog:
 
     def _count(self, task: Task, step: int) -> None:
         self.total += step
-        self.bytes += step * size_of(task)
+        self.waiting_bytes += step * size_of(task)
         requires = task.lane[5]
         if requires:
             left = self.required.get(requires, 0) + step

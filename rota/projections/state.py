@@ -49,8 +49,8 @@ class State:
         self.snapshot_seq = 0
         self._forgot_us = 0  # when last, less the clock's shift
         self.tasks = Tasks()
-        self.backlog = Backlog(self.tasks)
         self.slots = Slots(self.tasks)
+        self.backlog = Backlog(self.tasks, self.slots)
         self.browsers = Browsers(self.tasks)
         self.graph = Graph(self.tasks)
         self.batches = Batches()

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rota.actors.answer import Answer
 from rota.domain.batch import Batch
 from rota.domain.leases import named_by, no_lease
-from rota.domain.task import Task
+from rota.domain.task import READY, Task
 from rota.domain.workflow import Workflow
 from rota.errors import NotFound
-from rota.sight import history, past
+from rota.sight import history, past, waiting
 from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rota.actors.archive import Archive, Depth, Fetched
     from rota.actors.system import Shard
     from rota.domain.events import Record
+    from rota.domain.wants import Wants
     from rota.eventlog.port import Head, LogReader
     from rota.projections.state import State
     from rota.sight.figures import Figures
@@ -154,6 +155,13 @@ class Sight:
             is_seen = task is not None and self.may_see(task.agent)
             found[name] = task if task is not None and is_seen else no_lease(name)
         return found
+
+    def why_held(self, task: Task) -> str | None:
+        """Say which limit or pause keeps a ready task from a slot."""
+        return waiting.why_held(self._shard, task.agent, task.lane) if task.state is READY else None
+
+    async def why_none(self, wants: Wants) -> str | None:
+        return await waiting.why_none(self._shard, self._showing, wants)
 
     def workers(self, at: int, limit: int) -> tuple[list[WorkerRow], bool]:
         """Give the workers heard of last, from the `at`-th on, and whether there are more.

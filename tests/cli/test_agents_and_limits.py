@@ -59,17 +59,17 @@ def test_limits_are_shown_with_what_they_mean(limits):
     assert "maxInflight" in shown
     assert "tasks in flight" in shown
     assert "strategy" not in shown
-    assert json.loads(limits("--json").stdout)["maxQueueSize"] == 1000
+    assert json.loads(limits("--json").stdout)["maxQueueSize"] == 100_000
 
 
 def test_limits_are_set_and_what_changed_is_said(limits):
-    result = limits("set", "maxInflight=40", "maxPerAgent=100")
+    result = limits("set", "maxInflight=40", "maxPerAgent=10000")
     assert result.exit_code == 0
-    assert "maxInflight: 20 -> 40" in result.stdout
-    assert "maxPerAgent: 100, as it was" in result.stdout
+    assert "maxInflight: 1000 -> 40" in result.stdout
+    assert "maxPerAgent: 10000, as it was" in result.stdout
     assert json.loads(limits("--json").stdout)["maxInflight"] == 40
-    again = limits("set", "maxInflight=20", "--json")
-    assert json.loads(again.stdout) == {"changed": {"maxInflight": {"from": 40, "to": 20}}}
+    again = limits("set", "maxInflight=1000", "--json")
+    assert json.loads(again.stdout) == {"changed": {"maxInflight": {"from": 40, "to": 1000}}}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_file_is_printed_with_defaults_beside_and_without_secrets(typed, tmp_pat
     path = tmp_path / "rota.toml"
     path.write_text(FILE)
     result = typed("config", "--config", path)
-    assert "maxInflight = 7  # default: 20" in result.stdout
+    assert "maxInflight = 7  # default: 1000" in result.stdout
     again = parse_settings(tomllib.loads(result.stdout))
     assert again.scheduler.max_inflight == 7
     assert again.types["odd name"].timeout_ms == 500
@@ -147,4 +147,4 @@ def test_server_has_its_own_presets(typed):
 def test_server_is_asked_what_is_in_force(rota, server):
     shown = json.loads(rota("config", "--server", "--json").stdout)
     assert shown["server"]["dataDir"] == str(server.data_dir)
-    assert tomllib.loads(rota("config", "--server").stdout)["scheduler"]["workerCount"] == 4
+    assert tomllib.loads(rota("config", "--server").stdout)["scheduler"]["workerCount"] == 64

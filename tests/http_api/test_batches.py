@@ -119,8 +119,8 @@ def test_a_batch_that_could_never_fit_is_told_so_and_by_which_limit(
     submit(rota, WAITS, WAITS, WAITS)
 
 
-def test_a_thousand_tasks_of_many_agents_fit_into_the_plain_limits(serve: Servers) -> None:
-    rota = serve()
+def test_a_thousand_tasks_of_many_agents_fit_where_as_many_of_one_do_not(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxPerAgent": 100}})
     items = [WAITS | {"agentId": f"agent-{n % 10}"} for n in range(BATCH_MAX)]
     assert rota.post("/v1/batches", {"tasks": items}).status == 202
     of_one = [WAITS | {"agentId": "ann"}] * BATCH_MAX

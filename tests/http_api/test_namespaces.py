@@ -601,7 +601,7 @@ def test_a_reload_brings_limits_to_all_and_says_what_needs_a_restart(
         scheduler = one.get("/v1/config").json["scheduler"]
         return scheduler["maxQueueSize"], scheduler["maxInflight"]
 
-    until(lambda: (limits(first), limits(second)) == ((7, 20), (7, 6)))
+    until(lambda: (limits(first), limits(second)) == ((7, 1000), (7, 6)))
     answer = second.post("/v1/config/reload")
     assert (answer.json["changed"], answer.json["needsRestart"]) == ([], ["namespaces"])
     assert In(rota, "team-b").get("/v1/tasks").code == "namespace_not_found"

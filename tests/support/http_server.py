@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import uvloop
 
 from rota.actors.recovery import rebuild
-from rota.config import parse_settings
+from rota.config import parse_settings, with_presets
 from rota.server import Server
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class Rota(Client):
 
     def start(self) -> Rota:
         """Start, and come back when it listens and its start is durable."""
-        settings = parse_settings(self.config)
+        settings = parse_settings(with_presets(self.config))
         over = {"port": 0, "data_dir": str(self.folder / "data"), "map_bytes": 1 << 28}
         self._settings = settings.model_copy(
             update={"server": settings.server.model_copy(update=over)}

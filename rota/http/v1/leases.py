@@ -43,7 +43,14 @@ async def lease(call: Call) -> Any:
     """POST /v1/leases."""
     body = await call.body(LeaseBody)
     wants = _wanted(call, body.workerId, body)
-    return call.json({"leases": await _lent(call, wants, body.waitMs)})
+    leases = await _lent(call, wants, body.waitMs)
+    return call.json({"leases": leases, **await _why_none(call, wants, leases)})
+
+
+async def _why_none(call: Call, wants: Wants, leases: list[dict[str, Any]]) -> dict[str, str]:
+    """Tell a worker that was given nothing which limit or pause holds what it came for."""
+    reason = await call.sight.why_none(wants) if not leases else None
+    return {"waitReason": reason} if reason is not None else {}
 
 
 async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
@@ -188,14 +195,15 @@ async def settle(call: Call) -> Any:
             outcome = _failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    leases = []
+    leases, why = [], {}
     if wants is not None and body.lease is not None:
         leases = await _lent(call, wants, body.lease.waitMs)
+        why = await _why_none(call, wants, leases)
     outcomes = [
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
     ]
-    return call.json({"outcomes": outcomes, "leases": leases})
+    return call.json({"outcomes": outcomes, "leases": leases, **why})
 
 
 def _refused(name: str, error: RotaError) -> dict[str, Any]:

@@ -50,7 +50,7 @@ async def get_one(call: Call) -> Any:
     task_id = call.params["id"]
     if "at" in call.request.query:
         task = await call.sight.task_at(task_id, _moment(call))
-        return call.json(call.view(task, views.native))
+        return call.json(call.view(task, views.native, is_past=True))
     wait_ms = call.query_int("waitMs", default=0, low=0, high=WAIT_MS_MAX)
     await until_ended(call, task_id, wait_ms)
     shown = await call.sight.show_task(task_id, lambda task: call.view(task, views.native))
