@@ -253,25 +253,60 @@ class Results(Filling):
     def __init__(self, depends: Mapping[str, str], find: Find) -> None:
         """Look parents up by `find` when they are asked for."""
         super().__init__()
-        self._depends = {**{each: each for each in depends.values()}, **depends}
+        self._tree: dict[str, Any] = {}
+        for each, parent in {**{each: each for each in depends.values()}, **depends}.items():
+            node = self._tree
+            for step in each.split("."):
+                node = node.setdefault(step, {})
+            node[_HERE] = parent
         self._find = find
         self._known: dict[str, tuple[Any, int]] = {}
+        self._meant: dict[str, tuple[str, str]] = {}  # parents and paths by placeholder
+        self._values: dict[tuple[str, str], Any] = {}  # what those paths lead to
 
     def value_of(self, name: str) -> tuple[bool, Any]:
         """Find `name`, or `name.path` inside of it; a path that leads nowhere gives null."""
-        for at in (len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] == ".")):
-            if name[:at] in self._depends:
-                value = self._result_of(name[:at])
-                for step in filter(None, name[at:].split(".")):
+        if name not in self._meant:
+            self._meant[name] = self._parse(name)
+        parent, path = self._meant[name]
+        if not parent:
+            return False, None
+        value = self._result_of(parent)
+        if path:
+            if (parent, path) not in self._values:
+                for step in path.split("."):
                     value = inside(value, step)
-                return True, value
-        return False, None
+                    if value is None:
+                        break
+                self._values[parent, path] = value
+            value = self._values[parent, path]
+        return True, value
 
-    def _result_of(self, name: str) -> Any:
-        if name not in self._known:
-            parent = self._find(self._depends[name])
-            value = parent.result if parent is not None else None
-            self._known[name] = (value, len(orjson.dumps(value)))
-        value, size = self._known[name]
+    def _parse(self, name: str) -> tuple[str, str]:
+        """Give the parent that a name means, and the path inside of its result."""
+        if name.partition(".")[0] not in self._tree:
+            return "", ""
+        steps = name.split(".")
+        node, parent, at = self._tree, "", 0
+        for n, step in enumerate(steps, 1):
+            node = node.get(step, _NOWHERE)
+            if not node:
+                break
+            if _HERE in node:  # the longest name of a parent counts
+                parent, at = node[_HERE], n
+        return parent, ".".join(filter(None, steps[at:])) if parent else ""
+
+    def _result_of(self, parent: str) -> Any:
+        """Give what a parent left, and count its bytes."""
+        if parent not in self._known:
+            task = self._find(parent)
+            value = task.result if task is not None else None
+            self._known[parent] = (value, len(orjson.dumps(value)))
+        value, size = self._known[parent]
         self.spend(size)
         return value
+
+
+_HERE = "."
+"""No step of a name: what ends here is a parent's name."""
+_NOWHERE: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 A string that is one placeholder becomes the value itself; inside a longer one the value is written
 as text, JSON if it is not a string. What comes of it is bounded in bytes, in depth and in how many
-placeholders there are. `Filling` is the walk; what a name stands for is for who fills in to say:
+placeholders there are and how long. `Filling` is the walk; what a name stands for is for who fills in to say:
 the results of a task's dependencies (rota.domain.dependencies), or values that are at hand.
 """
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 FILLED_BYTES_MAX = 4 << 20
 PLACES_MAX = 10_000
-_PLACE = re.compile(r"\{\{([^{}]{1,400})\}\}")
+NAMES_CHARS_MAX = 1 << 20
+"""How long the names in all placeholders may be together: looking them up takes that long."""
+_PLACE = re.compile(r"\{\{([^{}]{1,400}+)\}\}")
 
 
 class Filling:
@@ -29,6 +31,7 @@ class Filling:
 
     def __init__(self) -> None:
         self._places = PLACES_MAX
+        self._chars = NAMES_CHARS_MAX
         self._left = FILLED_BYTES_MAX
 
     def value_of(self, name: str) -> tuple[bool, Any]:
@@ -83,6 +86,10 @@ class Filling:
         self._places -= 1
         if self._places < 0:
             msg = f"params have more than {PLACES_MAX} placeholders"
+            raise InvalidRequest(msg)
+        self._chars -= len(name)
+        if self._chars < 0:
+            msg = f"placeholders in params are longer than {NAMES_CHARS_MAX} characters in all"
             raise InvalidRequest(msg)
         return self.value_of(name.strip())
 

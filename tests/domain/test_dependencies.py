@@ -20,6 +20,7 @@ from support.builders import (
     succeeded,
 )
 
+from rota.domain import dependencies
 from rota.domain.dependencies import (
     PATH_SHOWN_MAX,
     Items,
@@ -297,6 +298,25 @@ def test_a_name_with_dots_is_found_before_a_path_is() -> None:
     assert results.fill_in("{{t.1}}") == {"x": 1}
     assert results.fill_in("{{t.1.x}}") == 1
     assert results.fill_in("{{t.2}}") is None
+
+
+def test_a_path_is_walked_once_however_often_params_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked: list[str] = []
+    step_into = dependencies.inside
+
+    def inside(value: Any, step: str) -> Any:
+        walked.append(step)
+        return step_into(value, step)
+
+    monkeypatch.setattr(dependencies, "inside", inside)
+    results = parents(page=PAGE)
+    asked = [f"{{{{page{'.' * n}items.1.price}}}}" for n in range(1, 300)]
+    assert results.fill_in(asked) == [4.5] * 299
+    assert walked == ["items", "1", "price"]
+    assert results.fill_in(["{{page" + ".nowhere" * 40 + "}}"]) == [None]
+    assert walked[3:] == ["nowhere"]
 
 
 def test_a_parent_that_cannot_be_found_leaves_nothing() -> None:

@@ -86,6 +86,13 @@ def test_the_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         fill({"a": "{{task.id}}" * 4})
 
 
+def test_the_names_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placeholders, "NAMES_CHARS_MAX", 14)
+    assert fill({"a": "{{task.id}}{{task.id}}"}) == {"a": "t1t1"}
+    with pytest.raises(InvalidRequest, match="longer than 14 characters"):
+        fill({"a": "{{task.id}}" * 3})
+
+
 def test_the_depth_is_bounded() -> None:
     deep: Any = 1
     for _ in range(DEPTH_MAX - 1):
