@@ -1,9 +1,10 @@
 """Values put in where params say `{{name}}`, and `{{name.field.0}}` for what is inside of one.
 
 A string that is one placeholder becomes the value itself; inside a longer one the value is written
-as text, JSON if it is not a string. What comes of it is bounded in bytes, in depth and in how many
-placeholders there are and how long. `Filling` is the walk; what a name stands for is for who fills in to say:
-the results of a task's dependencies (rota.domain.dependencies), or values that are at hand.
+as text, JSON if it is not a string. What comes of it is bounded in bytes and in depth, and
+so are the placeholders in number and length. `Filling` is the walk; what a name stands for is for
+who fills in to say: the results of a task's dependencies (rota.domain.dependencies), or values that
+are at hand.
 """
 
 from __future__ import annotations
