@@ -16,7 +16,7 @@ def create_token(journal: Journal, message: m.CreateToken) -> TokenCreated:
     """Make a token. Raises a RequestError."""
     journal.check_open()
     now, tokens = journal.now(), journal.state.tokens.by_name
-    event = decide_creation(message.wanted, tokens, message.taken, now)
+    event = decide_creation(message.wanted, tokens, message.taken, now, journal.state.seq + 1)
     journal.record(event, by=message.by, at=now)
     return event
 

@@ -42,7 +42,8 @@ def create(
         raise problems.invalid(error) from None
     wanted, secret = drawn(body)
     made: Any = _record(
-        folder, lambda state, now: decide_creation(wanted, state.tokens.by_name, (), now)
+        folder,
+        lambda state, now: decide_creation(wanted, state.tokens.by_name, (), now, state.seq + 1),
     )
     return shown_once(made, secret)
 

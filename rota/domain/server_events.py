@@ -103,6 +103,8 @@ class TokenCreated(NamedTuple):
     """A token was made; `hash` is that of its secret, which nobody keeps.
 
     `agents` are those that it is for, with `*` all of them; None where the role is not limited.
+    What is done with it is `by` its `principal`, which no other token ever has; by its name if that
+    is None, as it is of the first tokens that there were.
     """
 
     name: str
@@ -110,6 +112,7 @@ class TokenCreated(NamedTuple):
     hash: str
     agents: list[str] | None = None
     expires_at: int | None = None
+    principal: str | None = None
 
 
 class TokenRevoked(NamedTuple):

@@ -9,6 +9,16 @@ there are no tokens.
 
 from __future__ import annotations
 
+from rota.domain.tokens import LOCAL
+
+
+def share_of(by: str, agent: str) -> str:
+    """Name whose share is taken by what somebody does for an agent.
+
+    A token has a share of its own. Where there are no tokens, an agent has one.
+    """
+    return f"agent {agent}" if by == LOCAL else f"token {by}"
+
 
 def may_take(own: int, total: int, amount: int, most: int) -> bool:
     """Say whether a caller that holds `own` of the `total` held may take `amount` more."""

@@ -70,6 +70,8 @@ class Token(NamedTuple):
     created_at: int
     expires_at: int | None
     by: str
+    principal: str
+    """Who acts when it is used: it alone, also if its name is used again."""
 
     def is_live(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -92,8 +94,8 @@ class NewToken(NamedTuple):
 def by_worker(caller: str, worker: str | None) -> str:
     """Say who speaks when a worker does: a name that is its own to choose is no proof of it.
 
-    So a token's name comes first, and no token's name has a stroke in it. Where nobody has a token
-    there is nobody to be taken for but `RESERVED`, and so no worker is called.
+    So a token's principal comes first, and no token's name has a stroke or a hash sign in it. Where
+    nobody has a token there is nobody to be taken for but `RESERVED`, and so no worker is called.
     """
     if not worker:
         return caller
@@ -116,9 +118,13 @@ def scope_of(agents: Iterable[str] | None) -> frozenset[str] | None:
 
 
 def decide_creation(
-    wanted: NewToken, tokens: Mapping[str, Token], taken: Collection[str], now: int
+    wanted: NewToken, tokens: Mapping[str, Token], taken: Collection[str], now: int, seq: int
 ) -> TokenCreated:
-    """Make a token, beside those there are and names that are `taken`. Raises a RequestError."""
+    """Make a token, beside those there are and names that are `taken`. Raises a RequestError.
+
+    `seq` is that of its record: its principal is called by it, so a name that is used again does
+    not meet the keys that the token before it had.
+    """
     if wanted.role not in ROLES:
         raise _bad("role", f"must be one of {', '.join(ROLES)}")
     if wanted.role in SCOPED and not wanted.agents:
@@ -137,7 +143,8 @@ def decide_creation(
     agents = sorted(set(wanted.agents)) or None
     _check_room(agents or (), others)
     expires_at = None if wanted.lifetime_us is None else now + wanted.lifetime_us
-    return TokenCreated(name, wanted.role, wanted.hash, agents, expires_at)
+    principal = f"{name}#{seq}"
+    return TokenCreated(name, wanted.role, wanted.hash, agents, expires_at, principal)
 
 
 def _check_room(agents: Collection[str], others: Collection[Token]) -> None:

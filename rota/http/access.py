@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from multidict import istr
 
+from rota.domain.shares import share_of
 from rota.domain.tokens import ADMIN, LOCAL, ROLES, SCOPED, hash_of
 from rota.errors import InvalidRequest, StorageUnavailable
 from rota.http.problems import HttpProblem
@@ -42,7 +43,8 @@ AUTHORIZATION = istr("Authorization")
 class Caller(NamedTuple):
     """Who asks, and the namespace that their token is bound to; empty if there is none.
 
-    `agents` is None if it is all of them. `token` is the hash of one that may be revoked.
+    `agents` is None if it is all of them. `token` is the hash of one that may be revoked, and
+    `principal` who acts when that is used.
     """
 
     name: str
@@ -50,6 +52,12 @@ class Caller(NamedTuple):
     role: str = ADMIN
     agents: frozenset[str] | None = None
     token: str = ""
+    principal: str = ""
+
+    @property
+    def by(self) -> str:
+        """Say who records and keys belong to: the token, and not whoever had its name before."""
+        return self.principal or self.name
 
     def check_agents(self, agents: Iterable[str]) -> None:
         """Refuse what is for agents that the caller does not speak for. Raises HttpProblem.
@@ -64,7 +72,7 @@ class Caller(NamedTuple):
 
         A token has a share of its own. Where there are no tokens, an agent has one.
         """
-        return f"agent {agent}" if self.name == LOCAL else f"token {self.token or self.name}"
+        return share_of(self.by, agent)
 
 
 NOBODY = Caller(LOCAL)
@@ -187,7 +195,9 @@ class Access:
                 continue
             if token is not None:
                 agents = token.agents if token.role in SCOPED else None
-                return Caller(token.name, namespace.name, token.role, agents, digest)
+                return Caller(
+                    token.name, namespace.name, token.role, agents, digest, token.principal
+                )
         if failure is not None:
             raise failure
         return None

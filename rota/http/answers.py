@@ -269,6 +269,7 @@ class TokenView(BaseModel):
     """A token, without its secret."""
 
     name: str
+    principal: str = Field(description="what events say they are `by`: it is this token's alone")
     role: Literal["submit", "work", "audit", "admin"]
     agents: list[str] | None = Field(None, description="those it is for; `*` is all")
     createdAt: str
@@ -281,6 +282,7 @@ class TokenMade(BaseModel):
     """A token that was made; its secret is in this answer and nowhere else."""
 
     name: str
+    principal: str = Field(description="what events say they are `by`: it is this token's alone")
     role: Literal["submit", "work", "audit", "admin"]
     agents: list[str] | None = None
     expiresAt: str | None = None

@@ -81,7 +81,7 @@ class Call:
         self.is_named = namespace is not None
         self.namespace = namespace or app.namespaces.default
         self.caller = caller
-        self.by = by = caller.name
+        self.by = by = caller.by
         agent = request.query.get("agentId", "") if "agentId=" in request.query_string else ""
         self.share = caller.share_for(agent)
         whole = self.namespace.bridge

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rota.domain.events import Record
 
 
+_ROW_OF_OLD = 7
+"""So many values a token has that acts as its name."""
+
+
 class Tokens:
     """Every token that may be good."""
 
@@ -53,6 +57,7 @@ class Tokens:
                 record.at,
                 event.expires_at,
                 record.by,
+                event.principal or event.name,
             )
         )
         self.changes += 1
@@ -73,12 +78,17 @@ class Tokens:
 
     def dump(self) -> dict[str, Any]:
         rows = [
-            [*t[:3], None if t.agents is None else sorted(t.agents), *t[4:]]
+            [
+                *t[:3],
+                None if t.agents is None else sorted(t.agents),
+                *(t[4:] if t.principal != t.name else t[4:-1]),
+            ]
             for t in self.by_name.values()
         ]
         return {"changes": self.changes, "rows": rows}
 
     def load(self, data: dict[str, Any]) -> None:
         self.changes = data["changes"]
-        for name, role, digest, agents, *rest in data["rows"]:
+        for row in data["rows"]:
+            name, role, digest, agents, *rest = row if len(row) > _ROW_OF_OLD else [*row, row[0]]
             self._add(Token(name, role, digest, scope_of(agents), *rest))

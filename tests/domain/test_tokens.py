@@ -24,7 +24,7 @@ NOW = 1_000_000
 
 
 def token(name: str, role: str = "admin", **fields: Any) -> Token:
-    usual = {"agents": None, "created_at": 1, "expires_at": None, "by": "local"}
+    usual = {"agents": None, "created_at": 1, "expires_at": None, "by": "local", "principal": name}
     return Token(name, role, hash_of(name.encode()), **{**usual, **fields})
 
 
@@ -34,7 +34,7 @@ def known(*tokens: Token) -> dict[str, Token]:
 
 def refused(wanted: NewToken, tokens: dict[str, Token] | None = None, taken: Any = ()) -> RotaError:
     with pytest.raises(RotaError) as caught:
-        decide_creation(wanted, tokens or {}, taken, NOW)
+        decide_creation(wanted, tokens or {}, taken, NOW, 7)
     return caught.value
 
 
@@ -51,13 +51,14 @@ def test_only_admin_manages() -> None:
 
 def test_a_token_is_made_with_its_agents_once_each_and_its_end() -> None:
     wanted = NewToken("ann", "submit", "h", ("b", "a", "b"), 5_000_000)
-    made = decide_creation(wanted, {}, (), NOW)
-    assert made == TokenCreated("ann", "submit", "h", ["a", "b"], NOW + 5_000_000)
+    made = decide_creation(wanted, {}, (), NOW, 7)
+    assert made == TokenCreated("ann", "submit", "h", ["a", "b"], NOW + 5_000_000, "ann#7")
 
 
 @pytest.mark.parametrize("role", ["audit", "admin"])
 def test_who_sees_everything_is_not_for_some_agents(role: str) -> None:
-    assert decide_creation(NewToken("x", role, "h"), {}, (), NOW) == TokenCreated("x", role, "h")
+    made = decide_creation(NewToken("x", role, "h"), {}, (), NOW, 7)
+    assert made == TokenCreated("x", role, "h", principal="x#7")
     error = refused(NewToken("x", role, "h", ("a",)))
     assert isinstance(error, InvalidRequest)
     assert error.details["field"] == "agents"
@@ -66,7 +67,7 @@ def test_who_sees_everything_is_not_for_some_agents(role: str) -> None:
 @pytest.mark.parametrize("role", ["submit", "work"])
 def test_who_submits_or_works_names_agents(role: str) -> None:
     assert refused(NewToken("x", role, "h")).details["field"] == "agents"
-    assert decide_creation(NewToken("x", role, "h", ("*",)), {}, (), NOW).agents == ["*"]
+    assert decide_creation(NewToken("x", role, "h", ("*",)), {}, (), NOW, 7).agents == ["*"]
 
 
 def test_an_unknown_role_is_refused() -> None:
@@ -83,7 +84,7 @@ def test_a_name_is_one_live_tokens() -> None:
     assert refused(wanted, known(token("ann"))).code == "name_taken"
     assert refused(wanted, taken={"ann"}).code == "name_taken"
     expired = known(token("ann", expires_at=NOW))
-    assert decide_creation(wanted, expired, (), NOW).name == "ann"
+    assert decide_creation(wanted, expired, (), NOW, 7).name == "ann"
 
 
 def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,7 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(refused(wanted, two), Conflict)
     assert refused(wanted, two).code == "too_many_tokens"
     one_expired = known(token("a", expires_at=5), token("b"))
-    assert decide_creation(wanted, one_expired, (), NOW)
+    assert decide_creation(wanted, one_expired, (), NOW, 7)
     many = known(token("a", agents=frozenset("pq")))
     assert refused(wanted, many).code == "too_many_tokens"
 
@@ -102,7 +103,7 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_agents_they_name_take_only_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain, "AGENTS_BYTES_MAX", 2 * (100 + 4 * 200))
     long = NewToken("b", "submit", "h", ("x" * 200,))
-    assert decide_creation(long, known(token("a", agents=frozenset({"y" * 200}))), (), NOW)
+    assert decide_creation(long, known(token("a", agents=frozenset({"y" * 200}))), (), NOW, 7)
     full = known(token("a", agents=frozenset({"y" * 200, "z"})))
     assert refused(long, full).code == "too_many_tokens"
 

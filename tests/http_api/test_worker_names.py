@@ -43,7 +43,7 @@ def test_what_a_worker_says_is_by_its_token_and_its_name(guarded: Guarded, worke
     assert guarded.ask("fleet", "POST", f"{path}/complete", body).status == 200
     said = by_of(guarded.rota, task_id)
     assert (said.pop("task_submitted"), said.pop("task_assigned")) == ("ops", "rota")
-    assert set(said.values()) == {f"fleet/{worker}"}
+    assert set(said.values()) == {f"{guarded.principals['fleet']}/{worker}"}
     assert said.keys() == {"task_started", "task_logged", "lease_ended", "task_succeeded"}
 
 
@@ -57,7 +57,7 @@ def test_so_is_what_it_starts_gives_back_and_fails_at(guarded: Guarded, how: str
             guarded.ask("fleet", "POST", f"/v1/leases/{lease['leaseId']}/{how}", body).status == 200
         )
     kind = {"start": "task_started", "release": "attempt_interrupted", "fail": "task_failed"}[how]
-    assert by_of(guarded.rota, task_id)[kind] == "fleet/ops"
+    assert by_of(guarded.rota, task_id)[kind] == f"{guarded.principals['fleet']}/ops"
 
 
 def test_whoever_ends_anothers_lease_is_named_and_so_is_whose_it_was(guarded: Guarded) -> None:
@@ -66,7 +66,7 @@ def test_whoever_ends_anothers_lease_is_named_and_so_is_whose_it_was(guarded: Gu
     body = {"token": lease["token"]}
     answer = guarded.ask("other", "POST", f"/v1/leases/{lease['leaseId']}/complete", body)
     assert answer.status == 200
-    assert by_of(guarded.rota, task_id)["task_succeeded"] == "other/ada"
+    assert by_of(guarded.rota, task_id)["task_succeeded"] == f"{guarded.principals['other']}/ada"
 
 
 def test_a_refused_outcome_is_by_its_worker(guarded: Guarded) -> None:
@@ -78,7 +78,8 @@ def test_a_refused_outcome_is_by_its_worker(guarded: Guarded) -> None:
         answer = guarded.ask("fleet", "POST", path, {"token": lease["token"], **who})
         assert answer.code == "stale_attempt"
     refused = guarded.rota.events(task=task_id, kind="result_refused")
-    assert [event["by"] for event in refused] == ["fleet/eve", "fleet"]
+    fleet = guarded.principals["fleet"]
+    assert [event["by"] for event in refused] == [f"{fleet}/eve", fleet]
 
 
 def test_without_tokens_it_is_the_workers_name(rota: Rota) -> None:

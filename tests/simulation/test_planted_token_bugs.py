@@ -31,9 +31,9 @@ def any_agent_may_be_named(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_name_may_be_taken_twice(patch: pytest.MonkeyPatch) -> None:
-    def decide(wanted: Any, known: Any, taken: Any, now: int) -> Any:
+    def decide(wanted: Any, known: Any, taken: Any, now: int, seq: int) -> Any:
         del known
-        return decide_creation(wanted, {}, taken, now)
+        return decide_creation(wanted, {}, taken, now, seq)
 
     patch.setattr(tokens, "decide_creation", decide)
 

@@ -43,6 +43,7 @@ class Tokens(Rule):
         super().__init__(model)
         self.held: dict[str, e.TokenCreated] = {}
         self.scopes: dict[str, set[str]] = {}
+        self.names: set[str] = set()
 
     def is_live(self, name: str, at: int) -> bool:
         held = self.held.get(name)
@@ -53,7 +54,10 @@ class Tokens(Rule):
         if self.is_live(event.name, record.at):
             self.violated(f"a second token {event.name} was made while one is good")
         self.held[event.name] = event
-        self.scopes.setdefault(event.name, set()).update(event.agents or ("*",))
+        self.names.add(event.name)
+        if event.principal != f"{event.name}#{record.seq}":
+            self.violated(f"the token {event.name} acts as {event.principal}")
+        self.scopes[event.principal] = set(event.agents or ("*",))
 
     def on_token_revoked(self, record: Record) -> None:
         event: Any = record.event
@@ -105,7 +109,7 @@ class Holders:
 
         def check_refusal(code: str, error: Any) -> None:
             world.counts[code] += 1
-            if code != "name_taken" or name not in world.model.tokens.scopes:
+            if code != "name_taken" or name not in world.model.tokens.names:
                 world.violated(f"there was no reason for {code}: {error} of {wanted}")
 
         reply = SimReply(world, "token", check, check_refusal)
@@ -140,7 +144,7 @@ class Holders:
         if token is None:
             world.counts["unwelcome"] += 1
             return
-        caller = Caller(token.name, "default", token.role, token.agents, digest)
+        caller = Caller(token.name, "default", token.role, token.agents, digest, token.principal)
         agent = rng.choice(world.work.agents)
         try:
             caller.check_agents([agent])
@@ -152,16 +156,17 @@ class Holders:
 
     def _submit(self, token: Token, agent: str) -> None:
         world = self._world
-        request = Request(agent, "echo", "builtin", by=token.name)
-        world.trace("submit %s by %s", request, token.name)
+        by = token.principal
+        request = Request(agent, "echo", "builtin", by=by)
+        world.trace("submit %s by %s", request, by)
 
         def check(answers: list[Any]) -> None:
             if type(answers[0]) is m.Refused and answers[0].counted:
                 world.counted += 1
             elif type(answers[0]) is m.Admitted:
                 world.acknowledged(answers[0].task, "task_submitted")
-                if world.model.tasks[answers[0].task].by != token.name:
-                    world.violated(f"{answers[0].task} is not by {token.name}, who submitted it")
+                if world.model.tasks[answers[0].task].by != by:
+                    world.violated(f"{answers[0].task} is not by {by}, who submitted it")
 
         reply = SimReply(world, "submit", check)
         world.shard.admission.tell(m.SubmitTasks((request,), reply))
@@ -180,7 +185,7 @@ class Holders:
             known = {token.name: token.hash for token in state.tokens.by_name.values()}
             if known != {name: held.hash for name, held in rule.held.items()}:
                 world.violated("the tokens that are known are not those that were made")
-        elif record.by in NAMES:
+        elif record.by.partition("#")[0] in NAMES:
             agent = getattr(record.event, "agent", None)
             if not {agent, "*"} & rule.scopes.get(record.by, set()):
                 world.violated(f"{record.by} did something for {agent}, which is not its own")

@@ -21,6 +21,8 @@ class Guarded:
         self.rota: Rota = serve(config)
         self.rota.token = OPS
         self.tokens: dict[str, str] = {}
+        self.principals: dict[str, str] = {}
+        """What is `by` them."""
 
     def make(self, name: str, role: str, *agents: str, **fields: Any) -> str:
         """Have a token made; give it."""
@@ -28,6 +30,7 @@ class Guarded:
         answer = self.rota.post("/v1/tokens", body)
         assert answer.status == 201, answer
         self.tokens[name] = answer.json["token"]
+        self.principals[name] = answer.json["principal"]
         return self.tokens[name]
 
     def revoke(self, name: str) -> None:

@@ -45,7 +45,7 @@ def drawn(body: TokenBody) -> tuple[NewToken, str]:
 
 
 def shown_once(made: TokenCreated, secret: str) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": made.name, "role": made.role}
+    shown: dict[str, Any] = {"name": made.name, "principal": made.principal, "role": made.role}
     if made.agents is not None:
         shown["agents"] = made.agents
     if made.expires_at is not None:
@@ -75,7 +75,7 @@ async def list_all(call: Call) -> Any:
 
 
 def view(token: Token, now: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": token.name, "role": token.role}
+    shown: dict[str, Any] = {"name": token.name, "principal": token.principal, "role": token.role}
     if token.role in SCOPED:
         shown["agents"] = [ALL_AGENTS] if token.agents is None else sorted(token.agents)
     shown |= {"createdAt": rfc3339(token.created_at), "createdBy": token.by}
