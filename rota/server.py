@@ -262,7 +262,6 @@ class Server:
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
-        await self._site.stop()
         for namespace in self._namespaces:
             namespace.shard.drain()
         self.app.close()
@@ -270,6 +269,7 @@ class Server:
         end = loop.time() + grace_s
         while self.running() and loop.time() < end and self.failure is None:  # noqa: ASYNC110 - once
             await asyncio.sleep(0.02)
+        await self._site.stop()  # until now whoever connects is told that the server stops
         await self._http.cleanup()
         await self._close()
 

@@ -312,6 +312,8 @@ class Consequences:
 
     def _start_attempt(self, record: Record[e.TaskAssigned]) -> None:
         event = record.event
+        to = f"is lent to worker {event.worker}" if event.worker else "starts"
+        logger.debug("attempt %d of task %s (%s) %s", event.attempt, event.task, event.agent, to)
         if event.worker is None:  # else whoever came for it is told
             self._cast.pool.tell(m.StartAttempt(event.task, record.seq))
 

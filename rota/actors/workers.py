@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 WORKERS_KEPT = 10_000
 WORKERS_BYTES_MAX = 32 << 20
+LIVE_US = 300 * 1_000_000
+"""A worker that was not heard of for so long is not counted on."""
+LOOKED_AT_MAX = 64
 NAME_BYTES = 100
 """About what a name takes in memory beyond its characters, of which each may take four."""
 
@@ -66,6 +69,20 @@ class Workers:
     def _forget_one(self) -> None:
         _, one = self.by_name.popitem(last=False)
         self.bytes -= one.size
+
+    def may_serve(self, agent: str, action: str, requires: str, now: int) -> bool:
+        """Whether a worker that was heard of lately takes tasks of this kind.
+
+        Of many only those heard of last are looked at; another may take them, so it is not denied.
+        """
+        for looked, one in enumerate(reversed(self.by_name.values())):
+            if one.seen_at < now - LIVE_US:
+                return False
+            if looked >= LOOKED_AT_MAX:
+                return True
+            if one.wants is not None and one.wants.serves(agent, action, requires):
+                return True
+        return False
 
     def carry_over(self, by_us: int) -> None:
         """Tell their moments by a clock that was set by so much."""

@@ -11,6 +11,7 @@ from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 from rota.cli.task_tables import print_tasks, show_task
 from rota.cli.values import wait_option
+from rota.domain.task import TaskState
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
@@ -53,7 +54,13 @@ def show_end(task: dict[str, Any], wait_s: float, *, as_json: bool) -> None:
 
 @click.command("list")
 @click.option("--agent", help="Only this agent's.")
-@click.option("--state", "states", multiple=True, help="Only in this state; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in TaskState]),
+    help="Only in this state; may be repeated.",
+)
 @click.option("--action", "--type", "action", help="Only of this action.")
 @click.option("--batch", help="Only of this batch.")
 @with_pages

@@ -1,6 +1,6 @@
 """`rota events`: the history of a running server, as far as it goes or as it grows.
 
-Prints one event a line, as columns or as JSON exactly as it lies in the log. A history that is
+Prints one event a line, as columns or as JSON, with its moments as RFC 3339. A history that is
 followed survives the server's restarts: it goes on after the last event it printed.
 """
 
@@ -75,7 +75,7 @@ def events_command(
     try:
         for event in found:
             if as_json:
-                print_json(event, lines=True)
+                print_json(readable(event), lines=True)
             else:
                 click.echo(line_of(event))
     except KeyboardInterrupt:
@@ -83,11 +83,17 @@ def events_command(
             raise
 
 
-def line_of(event: dict[str, Any]) -> str:
+def readable(event: dict[str, Any]) -> dict[str, Any]:
+    """Write the moments of an event as people and programs read them."""
     told = {name: _told(name, value) for name, value in event.get("data", {}).items()}
-    data = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-    about = [event[name] for name in ("task", "agent") if name in event]
-    parts = (f"{event['seq']:>8}", rfc3339(event["at"]), event["kind"], *about, data)
+    return {**event, "at": rfc3339(event["at"]), "data": told}
+
+
+def line_of(event: dict[str, Any]) -> str:
+    said = readable(event)
+    data = json.dumps(said["data"], ensure_ascii=False, separators=(",", ":"))
+    about = [said[name] for name in ("task", "agent") if name in said]
+    parts = (f"{said['seq']:>8}", said["at"], said["kind"], *about, data)
     return " ".join(clean(part) for part in parts)
 
 

@@ -10,7 +10,7 @@ from rota.cli.output import clean, json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
-from rota.cli.values import Duration, Param, Params, Priority
+from rota.cli.values import Duration, Priority, param_options
 
 if TYPE_CHECKING:
     from rota.client.sync_client import SyncRotaClient
@@ -35,8 +35,7 @@ def project_command() -> None:
 @click.argument("project")
 @click.argument("action")
 @click.option("--agent", "agentId", help="Whose queue it goes to; the project's name.")
-@click.option("--param", "pairs", type=Param(), multiple=True, help="One param; may be repeated.")
-@click.option("--params", type=Params(), help="All params, as a JSON object.")
+@param_options
 @click.option(
     "--priority", type=Priority(), help="Lower is sooner; or critical, high, normal, low."
 )
@@ -49,7 +48,6 @@ def add_command(
     project: str,
     action: str,
     *,
-    pairs: tuple[tuple[str, Any], ...],
     params: dict[str, Any] | None,
     as_json: bool,
     client: SyncRotaClient,
@@ -61,8 +59,6 @@ def add_command(
     Example:
       rota project add site sleep --param ms=200
     """
-    if pairs:
-        params = {**(params or {}), **dict(pairs)}
     answer = client.add_to_project(project, action, params=params, **fields)
     if as_json:
         print_json(answer)

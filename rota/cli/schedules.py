@@ -12,7 +12,7 @@ from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
-from rota.cli.values import Duration, Moment, Param
+from rota.cli.values import Duration, Moment, param_options
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _body_of(file: IO[str], example: str) -> dict[str, Any]:
 @click.option("--timezone", help="Such as Europe/Berlin.  [default: UTC]")
 @click.option("--agent", help="Whose queue its tasks go to.")
 @click.option("--action", help="What its tasks run.")
-@click.option("--param", "pairs", type=Param(), multiple=True, help="One param; may be repeated.")
+@param_options
 @click.option(
     "--task", "task_file", type=click.File(encoding="utf-8"), help="A body as for POST /v1/tasks."
 )
@@ -110,11 +110,11 @@ def create_command(
 
 def _target(options: dict[str, Any]) -> dict[str, Any]:
     """Take what it is to make out of the options. Raises UsageError unless that is one thing."""
-    agent, action, pairs = (options.pop(each) for each in ("agent", "action", "pairs"))
+    agent, action, params = (options.pop(each) for each in ("agent", "action", "params"))
     task_file, flow_file = options.pop("task_file"), options.pop("flow_file")
     project, loop = options.pop("project"), options.pop("loop")
     given = [
-        bool(agent or action or pairs),
+        bool(agent or action or params),
         *(x is not None for x in (task_file, flow_file, project)),
     ]
     if sum(given) != 1:
@@ -134,8 +134,8 @@ def _target(options: dict[str, Any]) -> dict[str, Any]:
     if agent is None or action is None:
         msg = "--agent and --action go together"
         raise click.UsageError(msg)
-    params = {"params": dict(pairs)} if pairs else {}
-    return {"task": {"agentId": agent, "action": action, **params}}
+    more = {"params": params} if params else {}
+    return {"task": {"agentId": agent, "action": action, **more}}
 
 
 def _echo(schedule: dict[str, Any]) -> None:

@@ -47,6 +47,8 @@ HINTS_BY_MESSAGE = {
     "batch not found": "give the id that `rota batch submit` printed",
     "the batch is already finished": "`rota batch get {batchId}` shows it",
 }
+ANOTHERS_TASK = "of this token's agents"
+"""The end of a refusal that no order of submissions mends."""
 HINTS_BY_FIELD = {
     "priority": "write a number, or critical, high, normal or low",
     "retry.retryOn": "write timeout, connection, status:503, status:5xx or code:NAME",
@@ -104,6 +106,8 @@ def hint_for(error: RequestError) -> str:
     for name, hint in HINTS_BY_FIELD.items():
         if field == name or field.startswith(f"{name}."):
             return hint
+    if error.message.endswith(ANOTHERS_TASK):
+        return "ask with a --token that is for that task's agent as well"
     text = HINTS_BY_MESSAGE.get(error.message) or HINTS.get(error.code, "")
     try:
         return text.format(**error.details)

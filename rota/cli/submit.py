@@ -9,7 +9,7 @@ import click
 from rota.cli.client import show_end
 from rota.cli.output import clean, json_option, note, print_json
 from rota.cli.server_options import found_later, with_client
-from rota.cli.values import Duration, Moment, Param, Params, Priority, wait_option
+from rota.cli.values import Duration, Moment, Priority, param_options, wait_option
 
 if TYPE_CHECKING:
     from rota.client.sync_client import SyncRotaClient
@@ -23,8 +23,7 @@ KNOWN = {
 @click.command("submit")
 @click.argument("action")
 @click.option("--agent", required=True, help="Whose queue it goes to.")
-@click.option("--param", "pairs", type=Param(), multiple=True, help="One param; may be repeated.")
-@click.option("--params", type=Params(), help="All params, as a JSON object.")
+@param_options
 @click.option("--tab", "tabId", help="Target tab.")
 @click.option("--ref", help="Element on the tab.")
 @click.option("--id", "taskId", help="An id of your own choice.")
@@ -102,7 +101,6 @@ def submit_command(
     action: str,
     *,
     agent: str,
-    pairs: tuple[tuple[str, Any], ...],
     params: dict[str, Any] | None,
     wait_s: float | None,
     as_json: bool,
@@ -121,8 +119,7 @@ def submit_command(
       rota submit crawl --agent me --id c1 --max-attempts 5 --retry-on timeout
       rota submit index --agent me --depends-on c1 --delay 10s --priority high
     """
-    whole = {**(params or {}), **dict(pairs)} or params
-    answer = client.submit(action, agent, params=whole, **fields_from(options))
+    answer = client.submit(action, agent, params=params, **fields_from(options))
     for name, said in KNOWN.items():
         if answer.get(name):
             note(said)

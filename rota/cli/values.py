@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.clock import US_PER_MS, SystemClock, parse_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAIT_S = "60"
 WAIT_S_MAX = 24 * 3600
@@ -55,14 +59,19 @@ class Moment(click.ParamType[str]):
 
 
 class Param(click.ParamType[tuple[str, Any]]):
-    """`key=value`, the value being JSON if it parses as such and a string if not."""
+    """`key=value`, the value being JSON if it parses as such and text if not, or always text."""
 
     name = "key=value"
+
+    def __init__(self, *, is_text: bool = False) -> None:
+        self._is_text = is_text
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
         key, sign, text = str(value).partition("=")
         if not sign or not key:
             self.fail(f"{value!r} is not KEY=VALUE, such as url=https://example.com", param, ctx)
+        if self._is_text:
+            return key, text
         try:
             return key, json.loads(text)
         except ValueError:
@@ -82,6 +91,32 @@ class Params(click.ParamType[dict[str, Any]]):
         if not isinstance(found, dict):
             self.fail("must be a JSON object, such as '{\"ms\": 100}'", param, ctx)
         return found
+
+
+def param_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say params, and all of them together as `params`."""
+
+    @click.option(
+        "--param",
+        "pairs",
+        type=Param(),
+        multiple=True,
+        help="One param; the value is JSON if it can be (n=1 is a number), else text; repeatable.",
+    )
+    @click.option(
+        "--param-str",
+        "texts",
+        type=Param(is_text=True),
+        multiple=True,
+        help="One param whose value is text, also if it looks like JSON; repeatable.",
+    )
+    @click.option("--params", type=Params(), help="All params, as a JSON object.")
+    @wraps(command)
+    def call(*args: Any, pairs: Any, texts: Any, params: Any, **options: Any) -> None:
+        said = params if not (pairs or texts) else {**(params or {}), **dict(pairs), **dict(texts)}
+        command(*args, params=said, **options)
+
+    return call
 
 
 class Priority(click.ParamType[int | str]):

@@ -31,9 +31,9 @@ class Filter(NamedTuple):
         types = [None] if self.types is None else [(each,) for each in self.types]
         return product(agents, types)
 
-    def takes(self, task: Task) -> bool:
-        return (self.agents is None or task.agent in self.agents) and (
-            self.types is None or task.action in self.types
+    def takes(self, agent: str, action: str) -> bool:
+        return (self.agents is None or agent in self.agents) and (
+            self.types is None or action in self.types
         )
 
 
@@ -59,4 +59,8 @@ class Wants(NamedTuple):
         return not requires or self.labels.issuperset(requires.split("\n"))
 
     def takes(self, task: Task) -> bool:
-        return any(each.takes(task) for each in self.filters) and self.meets(task.lane[5])
+        return self.serves(task.agent, task.action, task.lane[5])
+
+    def serves(self, agent: str, action: str, requires: str) -> bool:
+        """Whether tasks of this kind are taken; `requires` is the labels, one a line."""
+        return any(each.takes(agent, action) for each in self.filters) and self.meets(requires)

@@ -58,6 +58,7 @@ _OF_DIALECTS = {
     "/projects/": projects.NAME,
 }
 """Under which paths whose words are spoken, also where there is nothing."""
+LOGGED_CHARS_MAX = 500
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -161,11 +162,20 @@ class App:
             problems.forget_frames(error)
             fault = InternalFault("rota failed on this request; it was logged under its id")
             answer = self._problem(fault, request_id, dialect)
+        self._finish(answer, request, request_id, call.by if call is not None else "-")
+        return answer
+
+    def _finish(
+        self, answer: web.StreamResponse, request: BaseRequest, request_id: str, by: str
+    ) -> None:
+        """Add the headers that every answer has, and log it for those who debug."""
+        if logger.isEnabledFor(logging.DEBUG):
+            path = request.raw_path.partition("?")[0][:LOGGED_CHARS_MAX]
+            logger.debug("%s %s by %s: %d", request.method, path, by, answer.status)
         if not answer.prepared:
             answer.headers["X-Request-ID"] = request_id
             if "Origin" in request.headers:
                 answer.headers.update(self.access.shared_with(request))
-        return answer
 
     async def _admitted(self, request: BaseRequest, route: Route, namespace: str) -> Caller:
         """Let a request in; who only looks waits a little for tokens that are being rebuilt."""

@@ -71,7 +71,7 @@ class ScopedBridge(Bridge):
         try:
             await self.sight.task(task_id)
         except NotFound:
-            msg = f"field 'dependsOn': there is no task '{task_id[:100]}'"
+            msg = f"field 'dependsOn': there is no task '{task_id[:100]}' of this token's agents"
             details = {"field": "dependsOn", "taskId": task_id[:200]}
             raise InvalidRequest(msg, code="missing_dependency", details=details) from None
 

@@ -127,7 +127,12 @@ async def admitted(call: Call, request: Request) -> Admitted:
 
 async def submit_one(call: Call, request: Request) -> Any:
     answer = await admitted(call, request)
-    waits = answer.executor == PULL and answer.state == READY.value
+    requires = "\n".join(sorted(set(request.plan.requires or ())))
+    waits = (
+        answer.executor == PULL
+        and answer.state == READY.value
+        and not call.sight.may_serve(request.agent, request.action, requires)
+    )
     more = {"waitReason": NO_EXECUTOR} if waits else {}
     return submitted(call, answer, answer.state, more)
 

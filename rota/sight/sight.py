@@ -31,7 +31,7 @@ from rota.sight.figures import figures_of
 from rota.sight.projects import ProjectSight
 from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
-from rota.sight.workers import WorkerRow, workers_of
+from rota.sight.workers import WorkerRow, may_serve, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -170,6 +170,10 @@ class Sight:
         nothing of those is not.
         """
         return workers_of(self._shard, self._may_see, at, limit)
+
+    def may_serve(self, agent: str, action: str, requires: str) -> bool:
+        """Whether a live worker takes tasks of this kind."""
+        return may_serve(self._shard, agent, action, requires)
 
     async def show_workflow(
         self, workflow_id: str, view: Callable[[Workflow, list[Task | None]], T]

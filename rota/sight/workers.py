@@ -57,6 +57,14 @@ def workers_of(
     return rows[:limit], len(rows) > limit
 
 
+def may_serve(shard: Shard, agent: str, action: str, requires: str) -> bool:
+    """Whether a live worker takes tasks of this kind; while nobody can tell, one may."""
+    leases = body_of(shard.leases)
+    if not isinstance(leases, LeasesActor):
+        return True
+    return leases.workers.may_serve(agent, action, requires, shard.journal.now())
+
+
 def _may(shard: Shard, name: str, may_see: MaySee) -> bool:
     """Whether a worker came for agents that may all be seen."""
     one = body_of(shard.leases).workers.by_name.get(name)

@@ -6,6 +6,9 @@ import json
 from datetime import datetime
 
 import pytest
+from click.shell_completion import ShellComplete
+
+from rota.cli import main
 
 
 def test_submit_prints_the_id_of_the_new_task(rota):
@@ -127,8 +130,14 @@ def test_list_prints_a_table_and_how_to_go_on(rota):
 
 def test_list_of_an_unknown_state_is_refused(rota):
     result = rota("list", "--state", "sleepy")
-    assert result.exit_code == 1
-    assert "unknown state 'sleepy'" in result.stderr
+    assert result.exit_code == 2
+    assert "'sleepy' is not one of 'blocked', 'scheduled', 'ready'" in result.stderr
+
+
+def test_tab_completes_the_states_of_a_list():
+    completing = ShellComplete(main, {}, "rota", "_ROTA_COMPLETE")
+    found = completing.get_completions(["list", "--state"], "su")
+    assert [each.value for each in found] == ["succeeded"]
 
 
 def test_cancel_ends_a_task_and_cannot_end_it_twice(rota):

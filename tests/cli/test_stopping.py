@@ -11,6 +11,7 @@ import pytest
 from support.server_process import ServerFailed, ServerProcess
 
 from rota.client.sync_client import SyncRotaClient
+from rota.errors import ShuttingDown
 
 PATIENT = {"server": {"grace_s": 60}}
 
@@ -95,3 +96,30 @@ def test_with_json_logs_what_keeps_it_from_starting_is_json(tmp_path, config, sa
     (line,) = json_lines(failed.value.output)
     assert (failed.value.returncode, line["level"]) == (1, "error")
     assert said in line["message"]
+
+
+def test_a_server_that_stops_says_so_to_whoever_connects_until_it_is_drained(tmp_path):
+    process = ServerProcess(tmp_path / "data", config=PATIENT).start()
+    (task,) = running(process, 1)
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait_printed("waiting up to 60 s for 1 running attempt")
+    for _ in range(2):  # each on a connection of its own
+        with SyncRotaClient(process.url, retries=0) as client:
+            with pytest.raises(ShuttingDown):
+                client.submit("echo", "a")
+            assert client.get(task)["state"] == "running"
+    assert process.stop(signal.SIGINT) == 130
+
+
+def test_with_log_level_debug_requests_and_grants_are_logged(tmp_path):
+    process = ServerProcess(tmp_path / "data", args=("--log-level", "debug")).start()
+    with SyncRotaClient(process.url) as client:
+        done = client.submit("echo", "ann")["taskId"]
+        client.wait(done, 10)
+        lent = client.submit("greet", "ann")["taskId"]
+        client.lease("w1", types=["greet"])
+    process.stop()
+    said = process.output()
+    assert "POST /v1/tasks by local: 202" in said
+    assert f"attempt 1 of task {done} (ann) starts" in said
+    assert f"attempt 1 of task {lent} (ann) is lent to worker w1" in said

@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from rota.cli.server_options import found_later
+from rota.cli.server_options import found_later, hint_for
 from rota.clock import US_PER_S, SystemClock, rfc3339
-from rota.errors import ServerUnreachable
+from rota.errors import RequestError, ServerUnreachable
 
 
 @pytest.fixture
@@ -203,3 +203,20 @@ def test_the_rarer_options_of_a_retry_and_of_an_interruption(submitted):
 def test_a_task_that_nobody_runs_is_said_to_wait_for_a_worker(rota, submitted):
     submitted("wait-here", "--agent", "sub-lonely")
     assert "waits for a worker" in rota("list", "--agent", "sub-lonely").stdout
+
+
+def test_a_param_is_json_where_it_can_be_and_text_where_that_is_asked(submitted):
+    words = ("--param", "n=1", "--param", "name=one", "--param-str", "zip=01")
+    task = submitted("wait-here", "--agent", "sub2", *words, "--param-str", "yes=true")
+    assert task["params"] == {"n": 1, "name": "one", "zip": "01", "yes": "true"}
+    both = submitted("wait-here", "--agent", "sub2", "--params", '{"a": 1}', "--param-str", "a=2")
+    assert both["params"] == {"a": "2"}
+
+
+def test_to_depend_on_another_agents_task_is_not_advised_to_be_tried_again():
+    error = RequestError(
+        "field 'dependsOn': there is no task 't' of this token's agents",
+        code="missing_dependency",
+        details={"taskId": "t"},
+    )
+    assert hint_for(error) == "ask with a --token that is for that task's agent as well"
