@@ -16,7 +16,8 @@ import uvloop
 from common import arguments, median, percentile, report, rota_server, temp_folder
 from lifecycle import one_round
 
-from rota.client import RotaClient, Worker
+from rota.client import Worker
+from rota.client.client import AsyncJsonClient
 
 SHARE, TIMES = 0.5, 2.0
 CONCURRENCY = 256
@@ -36,12 +37,12 @@ async def live(x):
 async def lives(url, folder, count):
     """Submit tasks under a pause, let one worker process do them all; give tasks a second."""
     (folder / "living.py").write_text(MODULE.format(n=CONCURRENCY))
-    async with RotaClient(url, timeout_s=120) as rota:
+    async with AsyncJsonClient(url, timeout_s=120) as rota:
         await rota.pause()
         last = None
         for at in range(0, count, 1000):
             items = [{"action": "live", "params": {"x": n}} for n in range(at, at + 1000)]
-            last = await rota.submit_batch(items, agentId=f"agent-{at % 64}")
+            last = await rota.submit_batch(items, agent=f"agent-{at % 64}")
         command = [sys.executable, "-m", "rota", "worker", "living", "--quiet", "--url", url]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         process = subprocess.Popen(command, cwd=folder, env=env)  # noqa: ASYNC220
@@ -73,7 +74,7 @@ async def latencies(url, count):
 
     run = asyncio.create_task(worker.run(signals=False))
     ours, builtin = [], []
-    async with RotaClient(url) as rota:
+    async with AsyncJsonClient(url) as rota:
         await asyncio.sleep(0.5)
         for _ in range(count):
             start = time.perf_counter()
@@ -112,19 +113,22 @@ async def crowd(url, pid, grants):
         spent = []
         for _ in range(grants):
             start = time.perf_counter()
-            leased = await rota.lease("one", types=["crowd"])
+            leased = await rota.lease("one", actions=["crowd"])
             spent.append(time.perf_counter() - start)
             (held,) = leased["leases"]
             await rota.complete(held["leaseId"], held["token"])
         return median(spent)
 
-    async with RotaClient(url, timeout_s=120) as rota, RotaClient(url, timeout_s=120) as others:
+    async with (
+        AsyncJsonClient(url, timeout_s=120) as rota,
+        AsyncJsonClient(url, timeout_s=120) as others,
+    ):
         others._opened().connector._limit = 0  # noqa: SLF001 - more at once than a program needs
         for _ in range(100):
-            await rota.submit_batch([{"action": "crowd"} for _ in range(1000)], agentId="crowd")
+            await rota.submit_batch([{"action": "crowd"} for _ in range(1000)], agent="crowd")
         alone = await grant_s(rota)
         polls = [
-            asyncio.create_task(others.lease(f"w{n}", types=[f"type-{n}"], wait_s=60))
+            asyncio.create_task(others.lease(f"w{n}", actions=[f"type-{n}"], wait_s=60))
             for n in range(WAITING)
         ]
         await asyncio.sleep(5)

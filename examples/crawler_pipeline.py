@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from rota.client import Context, Retry, RotaClient, Worker
+from rota.client import Context, GraphTask, Retry, RotaClient, Worker
 
 PAGES = {
     "/one": "<h1>Rotas</h1> A rota says whose turn it is.",
@@ -48,19 +48,23 @@ def sum_up(counts: list[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))[:3])
 
 
-def pipeline(site: str) -> list[dict[str, Any]]:
+def pipeline(site: str) -> list[GraphTask]:
     """Write the tasks of the batch: a fetch and a count for each page, and one sum of all."""
-    tasks: list[dict[str, Any]] = []
+    tasks: list[GraphTask] = []
     for n, path in enumerate(PAGES):
         fetched, counted = f"fetch{n}", f"count{n}"
-        retry = {"maxAttempts": 5, "kind": "fixed", "baseMs": 100}
         params = {"url": site + path}
         tasks += [
-            {"action": "fetch", "ref": fetched, "params": params, "retry": retry},
+            {
+                "action": "fetch",
+                "ref": fetched,
+                "params": params,
+                "retry": {"max_attempts": 5, "kind": "fixed", "base_s": 0.1},
+            },
             {
                 "action": "count_words",
                 "ref": counted,
-                "dependsOn": [f"ref:{fetched}"],
+                "depends_on": [f"ref:{fetched}"],
                 "params": {"page": "{{" + fetched + "}}"},
             },
         ]
@@ -69,7 +73,7 @@ def pipeline(site: str) -> list[dict[str, Any]]:
         *tasks,
         {
             "action": "sum_up",
-            "dependsOn": [f"ref:{name}" for name in names],
+            "depends_on": [f"ref:{name}" for name in names],
             "params": {"counts": ["{{" + name + "}}" for name in names]},
         },
     ]
@@ -99,10 +103,10 @@ async def main() -> None:
     runner, site = await serve_site()
     working = asyncio.create_task(worker.run(signals=False))
     async with RotaClient() as rota:
-        batch = await rota.submit_batch(pipeline(site), agentId="crawler")
-        end = await rota.wait_batch(batch["batchId"], timeout_s=60)
-        last = await rota.get(batch["tasks"][-1]["taskId"])
-    print(end["state"], end["counts"].get("succeeded"), "tasks; most used words:", last["result"])
+        batch = await rota.submit_batch(pipeline(site), agent="crawler")
+        end = await rota.wait_batch(batch.batch_id, timeout_s=60)
+        found = await rota.result(batch.tasks[-1].task_id)
+    print(end.state, end.counts.get("succeeded"), "tasks; most used words:", found)
     worker.stop()
     await working
     await runner.cleanup()

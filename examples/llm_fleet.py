@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rota.client import Context, Fail, Retry, RotaClient, Worker
+from rota.client import Context, Fail, Retry, RotaClient, TaskBody, Worker
 
 AGENTS = ("researcher", "writer", "critic")
 worker = Worker(concurrency=6)
@@ -63,16 +63,16 @@ async def ask_model(ctx: Context, question: Question) -> dict[str, Any]:
     return {"answer": answer, "attempt": ctx.attempt, "by": ctx.agent}
 
 
-def questions() -> list[dict[str, Any]]:
+def questions() -> list[TaskBody]:
     """Write thirty tasks: for three agents and five customers, every third one urgent."""
     return [
         {
             "action": "ask_model",
-            "agentId": AGENTS[n % 3],
+            "agent": AGENTS[n % 3],
             "priority": "critical" if n % 3 == 0 else "normal",
             "key": f"customer-{n % 5}",
             "params": {"text": "a secret" if n == 7 else f"question {n}", "customer": f"c{n % 5}"},
-            "retry": {"maxAttempts": 6, "kind": "fixed", "baseMs": 20},
+            "retry": {"max_attempts": 6, "kind": "fixed", "base_s": 0.02},
         }
         for n in range(30)
     ]
@@ -82,9 +82,9 @@ async def main() -> None:
     working = asyncio.create_task(worker.run(signals=False))
     async with RotaClient() as rota:
         made = await rota.submit_many(questions())
-        tasks = await rota.wait_many([task["taskId"] for task in made], timeout_s=60)
-    states = Counter(task["state"] for task in tasks)
-    again = sum(task["attempt"] > 1 for task in tasks)
+        tasks = await rota.wait_many([task.task_id for task in made], timeout_s=60)
+    states = Counter(task.state for task in tasks)
+    again = sum(task.attempt > 1 for task in tasks)
     print(f"{states['succeeded']} answered, {states['failed']} refused, {again} asked again")
     print("at most at once for a customer:", max(model.most_at_once.values()))
     worker.stop()

@@ -14,6 +14,11 @@
     ├── NotWritable             a fact that cannot be written as JSON; nothing was recorded
     ├── IllegalMove             a fact that the state of its task does not allow; carries its seq
     ├── ServerUnreachable       a client got no answer
+    ├── WaitTimeout             a client's wait is over before the end that it waits for
+    ├── NoResult                a task has ended without a result; carries the task
+    │   ├── TaskFailed              with the code and the message of its error
+    │   ├── TaskCancelled
+    │   └── TaskRejected
     ├── ConfigError             a configuration that cannot be used
     └── LogError                the data folder
         ├── LogLocked               another server has it
@@ -156,6 +161,45 @@ class ServerUnreachable(RotaError):
     code = "unreachable"
     status = 503
     retryable = True
+
+
+class WaitTimeout(RotaError, TimeoutError):
+    """The time of a client's wait is over; `last` is what it waited for, as it is now."""
+
+    code = "wait_timeout"
+    retryable = True
+
+    def __init__(self, message: str, last: Any) -> None:
+        super().__init__(message, hint="it goes on; wait again, for longer")
+        self.last = last
+
+
+class NoResult(RotaError):
+    """A task has ended, but not well; `task` is the task."""
+
+    code = "no_result"
+
+    def __init__(self, message: str, task: Any, *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.task = task
+
+
+class TaskFailed(NoResult):
+    """It failed; `code` and `details` are those of its error."""
+
+    code = "failed"
+
+
+class TaskCancelled(NoResult):
+    """It was cancelled, or a task that it depends on did not succeed."""
+
+    code = "cancelled"
+
+
+class TaskRejected(NoResult):
+    """It was never taken."""
+
+    code = "rejected"
 
 
 class ConfigError(RotaError):

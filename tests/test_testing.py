@@ -8,8 +8,18 @@ import pytest
 from pykka import ActorRegistry
 
 import rota.testing
-from rota.errors import QueueFull
-from rota.testing import InMemoryRota, Later, Limits, ManualClock, Note, failed, succeeded
+from rota.client import Context, Fail, Retry, Worker
+from rota.errors import InvalidRequest, QueueFull, TaskFailed
+from rota.testing import (
+    InMemoryRota,
+    Later,
+    Limits,
+    ManualClock,
+    Note,
+    RecordingContext,
+    failed,
+    succeeded,
+)
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
@@ -25,10 +35,83 @@ def test_nothing_is_left_behind() -> None:
     assert ActorRegistry.get_all() == []
 
 
+def a_worker():
+    """Make a worker that sums up topics, at the third attempt."""
+    worker = Worker(worker_id="ada")
+
+    @worker.task("sum_up", agent="ann")
+    def sum_up(ctx: Context, topic: str, pages: int = 1):
+        ctx.log(f"attempt {ctx.attempt} at {topic}")
+        ctx.progress(0.5)
+        if ctx.sleep(3600) or ctx.attempt < 3:
+            raise Retry("the library is closed", code="closed")
+        return {"summary": f"{pages} pages about {topic}"}
+
+    @worker.task("refuse")
+    async def refuse(ctx: Context):
+        raise Fail("never", code="no", details={"part": 7})
+
+    return worker
+
+
+AGAIN = {"kind": "fixed", "base_s": 60, "max_attempts": 3}
+
+
+def test_the_functions_of_a_worker_do_the_work() -> None:
+    with InMemoryRota(worker=a_worker()) as made:
+        task = made.submit("sum_up", agent="ann", params={"topic": "rotas"}, retry=AGAIN)
+        assert made.state(task) == "scheduled"
+        assert made.view(task)["lastError"] == {
+            "code": "closed",
+            "message": "the library is closed",
+        }
+        made.wait(119)
+        assert made.view(task)["attempt"] == 2
+        made.wait(1)
+        assert made.result(task) == {"summary": "1 pages about rotas"}
+        assert made.logs(task) == [f"attempt {n} at rotas" for n in (1, 2, 3)]
+        assert made.history(task).count("lease_ended") == 3
+        assert made.view(task)["progress"] == 0.5
+
+
+def test_what_a_function_refuses_is_raised_with_the_result() -> None:
+    with InMemoryRota(worker=a_worker()) as made:
+        with pytest.raises(TaskFailed, match="never") as caught:
+            made.result(made.submit("refuse", retry=AGAIN))
+        assert (caught.value.code, caught.value.details) == ("no", {"part": 7})
+        bad = made.submit("sum_up", agent="ann", params={"subject": "rotas"})
+        with pytest.raises(TaskFailed, match="missing a required argument: 'topic'"):
+            made.result(bad)
+        with pytest.raises(InvalidRequest, match="priority"):
+            made.submit("sum_up", agent="ann", priority="urgent")
+
+
+def test_other_tasks_go_by_the_script_beside_a_worker() -> None:
+    with InMemoryRota({"crawl": lambda _: succeeded(1)}, worker=a_worker()) as made:
+        assert made.result(made.submit("crawl")) == 1
+        first = made.submit("sum_up", agent="bob", params={"topic": "x"}, task_id="mine")
+        assert (first, made.running) == ("mine", ["mine"])  # ann's alone are the worker's
+        child = made.submit("refuse", depends_on=["mine"])
+        assert made.state(child) == "blocked"
+        made.succeed("mine")
+        assert made.state(child) == "failed"
+
+
+def test_one_function_is_called_with_a_context() -> None:
+    ctx = RecordingContext({"topic": "rotas"}, attempt=3)
+    function = a_worker().function_for("ann", "sum_up")
+    assert function is not None
+    assert function.call(ctx, topic="rotas") == {"summary": "1 pages about rotas"}
+    assert (ctx.lines, ctx.told, ctx.slept_s) == (["attempt 3 at rotas"], [0.5], 3600)
+    ctx = RecordingContext(agent="ann", task={"priority": 0})
+    ctx.cancel()
+    assert (ctx.sleep(1), ctx.task.priority, ctx.agent) == (True, 0, "ann")
+
+
 def test_two_runs_do_the_same() -> None:
     def told() -> list[Any]:
         with InMemoryRota({"crawl": lambda a: failed("no") if a.number < 3 else None}) as made:
-            made.submit("crawl", retry={"max_attempts": 5, "jitter_ms": 500})
+            made.submit("crawl", retry={"max_attempts": 5, "jitter_s": 0.5})
             made.wait(60)
             return made.events()
 

@@ -12,7 +12,7 @@ from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 COLUMNS = ("agent", "waiting", "in flight", "paused")
 
@@ -21,7 +21,7 @@ COLUMNS = ("agent", "waiting", "in flight", "paused")
 @with_pages
 @json_option
 @with_client
-def agents_command(*, wish: Wish, as_json: bool, client: SyncRotaClient) -> None:
+def agents_command(*, wish: Wish, as_json: bool, client: JsonClient) -> None:
     """List the agents, with what each has waiting and in flight.
 
     \b

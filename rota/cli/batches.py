@@ -8,14 +8,14 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from rota.cli.output import clean, json_option, note, print_json, print_table, progress
-from rota.cli.server_options import found_later, with_client
+from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import wait_option
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 TASKS_SHOWN = 50
 EXAMPLE = '{"agentId": "me", "tasks": [{"action": "echo"}]}'
@@ -39,7 +39,7 @@ def batch_command() -> None:
 @json_option
 @with_client
 def submit_command(
-    file: IO[str], *, wait_s: float | None, as_json: bool, client: SyncRotaClient
+    file: IO[str], *, wait_s: float | None, as_json: bool, client: JsonClient
 ) -> None:
     """Submit the batch in FILE, whole or not at all.
 
@@ -69,9 +69,7 @@ def submit_command(
 @wait_option
 @json_option
 @with_client
-def get_command(
-    batch_id: str, *, wait_s: float | None, as_json: bool, client: SyncRotaClient
-) -> None:
+def get_command(batch_id: str, *, wait_s: float | None, as_json: bool, client: JsonClient) -> None:
     """Show a batch: how far it has come, and the states of its tasks.
 
     \b
@@ -90,7 +88,7 @@ def get_command(
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def cancel_command(batch_id: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
+def cancel_command(batch_id: str, *, reason: str, as_json: bool, client: JsonClient) -> None:
     """Cancel the tasks of a batch that have not ended.
 
     \b
@@ -118,11 +116,11 @@ def _read(file: IO[str]) -> dict[str, Any]:
     return body
 
 
-def _see_through(client: SyncRotaClient, batch_id: str, wait_s: float, *, as_json: bool) -> None:
+def _see_through(client: JsonClient, batch_id: str, wait_s: float, *, as_json: bool) -> None:
     """Wait for the end of a batch; exit 0 only if all of it succeeded."""
     later = f"rota batch get {batch_id}"
     with found_later(later), progress(f"batch {batch_id}") as report:
-        batch = client.wait_batch(batch_id, wait_s, on_progress=report)
+        batch = ended_or_not(lambda: client.wait_batch(batch_id, wait_s, on_progress=report))
     show_batch(batch, as_json=as_json)
     if batch["state"] != "finished":
         note(f"still {batch['state']} after {wait_s:g} s; later: {later}")

@@ -28,7 +28,7 @@ import uvloop
 from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import token_option
 from rota.client.calls.history import END_KINDS
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.clock import SystemClock, monotonic_s, perf_s
 from rota.errors import QueueFull, RequestError, RotaError
 
@@ -193,7 +193,7 @@ class Load:
 async def run(
     url: str, token: str | None, *, tasks: int, connections: int, seconds: float
 ) -> dict[str, Any]:
-    after = (await asyncio.to_thread(SyncRotaClient(url, token=token, namespace="").head))["seq"]
+    after = (await asyncio.to_thread(JsonClient(url, token=token, namespace="").head))["seq"]
     load = Load(url, token, tasks=tasks, seconds=seconds)
     await load.send(1, min(REST_TASKS, max(1, tasks // 10)))
     after = await load.follow(after)

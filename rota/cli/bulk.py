@@ -19,7 +19,7 @@ from rota.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 PORTION_TASKS = 5000
 """So many are changed by one request; then the progress is shown."""
@@ -32,8 +32,8 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((
         click.option("--agent", help="All of this agent."),
         click.option("--type", "--action", "action", help="All of this type."),
-        click.option("--batch", help="All of this batch."),
-        click.option("--workflow", help="All of this workflow."),
+        click.option("--batch", "batch_id", help="All of this batch."),
+        click.option("--workflow", "workflow_id", help="All of this workflow."),
         click.option("--key", help="All with this key."),
         click.option(
             "--older-than", "older_ms", type=Duration(), help="Submitted longer ago: 30m, 2h, 1d."
@@ -68,7 +68,7 @@ def cancel_command(
     reason: str,
     states: tuple[str, ...],
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **options: Any,
 ) -> None:
     """Cancel a task that has not ended, or many by filter.
@@ -100,7 +100,7 @@ def retry_command(
     state: str | None,
     code: str | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **options: Any,
 ) -> None:
     """Give a failed task a new life with all its attempts, or many by filter.
@@ -138,7 +138,7 @@ def reprioritise_command(
     priority: int | str,
     states: tuple[str, ...],
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **options: Any,
 ) -> None:
     """Give a task that has not ended another priority, or many by filter.

@@ -8,14 +8,14 @@ import click
 
 from rota.cli.output import json_option, note
 from rota.cli.pages import with_pages
-from rota.cli.server_options import with_client
+from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.task_tables import print_tasks, show_task
 from rota.cli.values import wait_option
 from rota.domain.task import TaskState
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 
 @click.command("get")
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @json_option
 @with_client
 def get_command(
-    task_id: str, *, wait_s: float | None, at: str | None, as_json: bool, client: SyncRotaClient
+    task_id: str, *, wait_s: float | None, at: str | None, as_json: bool, client: JsonClient
 ) -> None:
     """Show one task; with --wait once it has ended, with --at as it was.
 
@@ -40,11 +40,13 @@ def get_command(
     if wait_s is None:
         show_task(client.get(task_id, at=at), as_json=as_json)
     else:
-        show_end(client.wait(task_id, wait_s), wait_s, as_json=as_json)
+        show_end(client, task_id, wait_s, as_json=as_json)
 
 
-def show_end(task: dict[str, Any], wait_s: float, *, as_json: bool) -> None:
-    """Show a task that was waited for; anything but a success is exit code 1."""
+def show_end(client: JsonClient, task_id: str, wait_s: float, *, as_json: bool) -> None:
+    """Wait for a task and show it; anything but a success is exit code 1."""
+    with found_later(f"rota get {task_id}"):
+        task: dict[str, Any] = ended_or_not(lambda: client.wait(task_id, wait_s))
     show_task(task, as_json=as_json)
     if "completedAt" not in task:
         note(f"still {task['state']} after {wait_s:g} s; later: rota get {task['taskId']}")
@@ -74,7 +76,7 @@ def list_command(
     batch: str | None,
     wish: Wish,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
 ) -> None:
     """List tasks, newest first.
 
@@ -88,7 +90,7 @@ def list_command(
       rota list --batch bat_1a2B3c4D --state failed
     """
     state = ",".join(states)
-    page = wish.read("tasks", client.tasks, agent=agent, state=state, action=action, batch=batch)
+    page = wish.read("tasks", client.tasks, agent=agent, state=state, action=action, batch_id=batch)
     if as_json:
         page.print_json()
         return

@@ -18,7 +18,7 @@ from rota.cli.config_check import problems_of
 from rota.cli.output import clean, complain, json_option, print_json
 from rota.cli.server_options import namespace_option, token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.config import ExecutorSettings, Settings, load_settings
 from rota.presets import PRESETS
 from rota.sections import TypeSettings
@@ -123,7 +123,7 @@ def config_command(
         msg = "--check needs the file: --config FILE"
         raise click.UsageError(msg)
     if ask:
-        values = SyncRotaClient(url, token=token, namespace=namespace, retries=0).config()
+        values = JsonClient(url, token=token, namespace=namespace, retries=0).config()
     elif check:
         _check(str(config_path), problems_of(config_path, presets), as_json=as_json)
         return

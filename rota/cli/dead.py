@@ -13,7 +13,7 @@ from rota.cli.suggestions import SuggestingGroup
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 
 @click.group("dead", cls=SuggestingGroup)
@@ -31,14 +31,14 @@ def dead_command() -> None:
 @dead_command.command("list")
 @click.option("--agent", "agent", help="Only of this agent.")
 @click.option("--type", "action", help="Only of this type.")
-@click.option("--workflow", "workflow", help="Only of this workflow.")
+@click.option("--workflow", "workflow_id", help="Only of this workflow.")
 @click.option("--code", help="Only with this code.")
 @click.option("--q", "q", help="Only with these words in the error.")
 @click.option("--limit", type=click.IntRange(1, 1000), help="So many at most.")
 @click.option("--cursor", help="Go on from the last page.")
 @json_option
 @with_client
-def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None:
+def list_command(*, as_json: bool, client: JsonClient, **query: Any) -> None:
     """List dead tasks, newest failure first.
 
     \b
@@ -64,7 +64,7 @@ def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None
 @click.option("--dependents", is_flag=True, help="Also those that its failure cancelled.")
 @click.option("--agent", "agent", help="All of this agent.")
 @click.option("--type", "action", help="All of this type.")
-@click.option("--workflow", "workflow", help="All of this workflow.")
+@click.option("--workflow", "workflow_id", help="All of this workflow.")
 @click.option("--code", help="All with this code.")
 @click.option("--all", "all_", is_flag=True, help="All that are dead.")
 @click.option("--limit", type=click.IntRange(1, 1000), help="So many at most.")
@@ -78,7 +78,7 @@ def revive_command(
     all_: bool,
     limit: int | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **filters: str | None,
 ) -> None:
     """Give a dead task a new life, or many by filter.

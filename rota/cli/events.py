@@ -19,7 +19,7 @@ from rota.clock import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 EVENTS = 100
 PAGE_ROWS_MAX = 1000
@@ -49,7 +49,7 @@ def events_command(
     agent: str | None,
     follow: bool,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
 ) -> None:
     """Print the history, oldest first.
 
@@ -65,7 +65,7 @@ def events_command(
         after = max(0, client.head()["seq"] + after)
     found: Iterable[dict[str, Any]]
     if follow:
-        found = client.stream(after=after, kinds=kinds, task=task, agent=agent, on_lost=_lost)
+        found = client.stream(after=after, kinds=kinds, task_id=task, agent=agent, on_lost=_lost)
     elif task is not None:
         found = _of_task(client.iter_task_events(task, after=after or 0), kinds, agent)
     else:
@@ -111,7 +111,7 @@ def _of_task(
 
 
 def _pages(
-    client: SyncRotaClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
+    client: JsonClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
 ) -> Iterator[dict[str, Any]]:
     """Give up to about `limit` events: whoever wants few does not ask for a whole page."""
     if limit >= PAGE_ROWS_MAX:

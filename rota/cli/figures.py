@@ -10,7 +10,7 @@ from rota.cli.output import clean, json_option, print_json, print_table
 from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 TYPE_FIELDS = ("type", "executor", "inflight", "maxConcurrent", "timeoutMs", "queueTimeoutMs")
 
@@ -18,7 +18,7 @@ TYPE_FIELDS = ("type", "executor", "inflight", "maxConcurrent", "timeoutMs", "qu
 @click.command("types")
 @json_option
 @with_client
-def types_command(*, as_json: bool, client: SyncRotaClient) -> None:
+def types_command(*, as_json: bool, client: JsonClient) -> None:
     """List the types of tasks, and how busy they are.
 
     Those that the configuration names, that have a limit, or are paused; a task of any other type
@@ -47,7 +47,7 @@ def types_command(*, as_json: bool, client: SyncRotaClient) -> None:
 @click.command("stats")
 @json_option
 @with_client
-def stats_command(*, as_json: bool, client: SyncRotaClient) -> None:
+def stats_command(*, as_json: bool, client: JsonClient) -> None:
     """Show how many tasks wait, run and ended, and what is paused.
 
     \b

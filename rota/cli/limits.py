@@ -17,7 +17,7 @@ from rota.cli.settings_help import MEANINGS
 from rota.cli.suggestions import SuggestingGroup, meant
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 FIXED = ("enabled", "strategy", "startPaused")
 """Settings of the scheduler that only a start puts in force."""
@@ -48,7 +48,7 @@ class Limit(click.ParamType[tuple[str, int]]):
 @click.group("limits", cls=SuggestingGroup, invoke_without_command=True)
 @json_option
 @with_client
-def limits_command(*, as_json: bool, client: SyncRotaClient) -> None:
+def limits_command(*, as_json: bool, client: JsonClient) -> None:
     """Show the limits in force on the running server, or set them.
 
     \b
@@ -76,9 +76,7 @@ def limits_command(*, as_json: bool, client: SyncRotaClient) -> None:
 @click.argument("limits", metavar="NAME=NUMBER...", type=Limit(), nargs=-1, required=True)
 @json_option
 @with_client
-def set_command(
-    *, limits: tuple[tuple[str, int], ...], as_json: bool, client: SyncRotaClient
-) -> None:
+def set_command(*, limits: tuple[tuple[str, int], ...], as_json: bool, client: JsonClient) -> None:
     """Put other limits in force, at once.
 
     They hold until the server is started again or its file is reloaded.

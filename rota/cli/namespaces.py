@@ -10,13 +10,13 @@ from rota.cli.output import json_option, print_json, print_table
 from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 
 @click.command("namespaces")
 @json_option
 @with_client
-def namespaces_command(*, as_json: bool, client: SyncRotaClient) -> None:
+def namespaces_command(*, as_json: bool, client: JsonClient) -> None:
     """List the namespaces of the server and their states.
 
     With --namespace only that one; with a token that is bound to one only that.

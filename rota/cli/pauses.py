@@ -11,7 +11,7 @@ from rota.cli.output import clean, json_option, note, print_json
 from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 agent_option = click.option("--agent", help="Only this agent.")
 type_option = click.option("--type", "--action", "action", help="Only this type of task.")
@@ -24,7 +24,7 @@ type_option = click.option("--type", "--action", "action", help="Only this type 
 @json_option
 @with_client
 def pause_command(
-    *, agent: str | None, action: str | None, reason: str, as_json: bool, client: SyncRotaClient
+    *, agent: str | None, action: str | None, reason: str, as_json: bool, client: JsonClient
 ) -> None:
     """Hold back an agent, a type, or everything.
 
@@ -49,7 +49,7 @@ def pause_command(
 @json_option
 @with_client
 def resume_command(
-    *, agent: str | None, action: str | None, as_json: bool, client: SyncRotaClient
+    *, agent: str | None, action: str | None, as_json: bool, client: JsonClient
 ) -> None:
     """Let an agent, a type, or everything go on.
 

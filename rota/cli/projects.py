@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,7 +13,7 @@ from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Priority, param_options
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 STILL_RUNNING = 1
 """The exit code of a force-stop that left something running."""
@@ -50,7 +50,7 @@ def add_command(
     *,
     params: dict[str, Any] | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **fields: Any,
 ) -> None:
     """Put a task on the list of PROJECT, which begins with its first one.
@@ -72,7 +72,7 @@ def add_command(
 @click.option("--cursor", help="Go on from the last page.")
 @json_option
 @with_client
-def tasks_command(project: str, *, as_json: bool, client: SyncRotaClient, **query: Any) -> None:
+def tasks_command(project: str, *, as_json: bool, client: JsonClient, **query: Any) -> None:
     """Show the list of PROJECT: what was done lately, what runs, what is to come.
 
     \b
@@ -112,7 +112,7 @@ def move_command(
     before: str | None,
     position: int | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
 ) -> None:
     """Give a task that has not started another place; the end, if none is named.
 
@@ -134,7 +134,7 @@ def move_command(
 @json_option
 @with_client
 def remove_command(
-    project: str, task_id: str, *, reason: str, as_json: bool, client: SyncRotaClient
+    project: str, task_id: str, *, reason: str, as_json: bool, client: JsonClient
 ) -> None:
     """Take a task off the list of PROJECT that has not started.
 
@@ -166,7 +166,7 @@ def run_command(
     task_id: str | None,
     reason: str,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
 ) -> None:
     """Start working through the lists of PROJECTS: one task each, or all with --loop.
 
@@ -175,7 +175,7 @@ def run_command(
       rota project run site --loop
       rota project run site shop
     """
-    mode = "loop" if loop else "single"
+    mode: Literal["single", "loop"] = "loop" if loop else "single"
     if len(projects) > 1:
         if task_id is not None:
             msg = "--task is for one project"
@@ -195,7 +195,7 @@ def run_command(
 @json_option
 @with_client
 def stop_command(
-    projects: tuple[str, ...], *, reason: str, as_json: bool, client: SyncRotaClient
+    projects: tuple[str, ...], *, reason: str, as_json: bool, client: JsonClient
 ) -> None:
     """Let the running tasks of PROJECTS end, and no others begin.
 
@@ -219,7 +219,7 @@ def stop_command(
 @json_option
 @with_client
 def force_stop_command(
-    projects: tuple[str, ...], *, reason: str, as_json: bool, client: SyncRotaClient
+    projects: tuple[str, ...], *, reason: str, as_json: bool, client: JsonClient
 ) -> None:
     """Cut off whatever runs of PROJECTS; exits with 1 if something is not gone.
 
@@ -262,7 +262,7 @@ def _each(answer: dict[str, Any], *, as_json: bool) -> None:
 @click.argument("project")
 @json_option
 @with_client
-def status_command(project: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def status_command(project: str, *, as_json: bool, client: JsonClient) -> None:
     """Show what PROJECT is doing, or how its last run ended.
 
     \b
@@ -281,7 +281,7 @@ def status_command(project: str, *, as_json: bool, client: SyncRotaClient) -> No
 @click.argument("project")
 @json_option
 @with_client
-def get_command(project: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def get_command(project: str, *, as_json: bool, client: JsonClient) -> None:
     """Show PROJECT with its figures and its last runs.
 
     \b
@@ -306,7 +306,7 @@ def get_command(project: str, *, as_json: bool, client: SyncRotaClient) -> None:
 @click.option("--cursor", help="Go on from the last page.")
 @json_option
 @with_client
-def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None:
+def list_command(*, as_json: bool, client: JsonClient, **query: Any) -> None:
     """List the projects, by name.
 
     \b
@@ -337,7 +337,7 @@ def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def delete_command(project: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
+def delete_command(project: str, *, reason: str, as_json: bool, client: JsonClient) -> None:
     """Drop PROJECT and its list; not while it runs.
 
     \b

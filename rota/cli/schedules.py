@@ -17,7 +17,7 @@ from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 TASK_EXAMPLE = '{"agentId": "me", "action": "backup"}'
 FLOW_EXAMPLE = '{"agentId": "me", "tasks": [{"action": "backup"}]}'
@@ -84,7 +84,7 @@ def _body_of(file: IO[str], example: str) -> dict[str, Any]:
 @json_option
 @with_client
 def create_command(
-    name: str, cron: str, *, as_json: bool, client: SyncRotaClient, **options: Any
+    name: str, cron: str, *, as_json: bool, client: JsonClient, **options: Any
 ) -> None:
     """Make the schedule NAME, which fires whenever CRON comes.
 
@@ -150,7 +150,7 @@ def _echo(schedule: dict[str, Any]) -> None:
 @with_pages
 @json_option
 @with_client
-def list_command(*, wish: Wish, as_json: bool, client: SyncRotaClient, **filters: Any) -> None:
+def list_command(*, wish: Wish, as_json: bool, client: JsonClient, **filters: Any) -> None:
     """List schedules, by name.
 
     \b
@@ -170,7 +170,7 @@ def list_command(*, wish: Wish, as_json: bool, client: SyncRotaClient, **filters
 @click.argument("name")
 @json_option
 @with_client
-def get_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def get_command(name: str, *, as_json: bool, client: JsonClient) -> None:
     """Show a schedule, what it makes and its next five moments.
 
     \b
@@ -205,7 +205,7 @@ def get_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
 )
 @json_option
 @with_client
-def edit_command(name: str, *, as_json: bool, client: SyncRotaClient, **options: Any) -> None:
+def edit_command(name: str, *, as_json: bool, client: JsonClient, **options: Any) -> None:
     """Change when a schedule fires; what is not said stays.
 
     \b
@@ -224,7 +224,7 @@ def edit_command(name: str, *, as_json: bool, client: SyncRotaClient, **options:
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def pause_command(name: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
+def pause_command(name: str, *, reason: str, as_json: bool, client: JsonClient) -> None:
     """Let no moment of a schedule come.
 
     \b
@@ -238,7 +238,7 @@ def pause_command(name: str, *, reason: str, as_json: bool, client: SyncRotaClie
 @click.argument("name")
 @json_option
 @with_client
-def resume_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def resume_command(name: str, *, as_json: bool, client: JsonClient) -> None:
     """Let the moments of a schedule come again, from the next one on.
 
     \b
@@ -259,7 +259,7 @@ def _say(schedule: dict[str, Any], *, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 @with_client
-def run_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def run_command(name: str, *, as_json: bool, client: JsonClient) -> None:
     """Have a schedule fire now, beside the calendar.
 
     \b
@@ -279,7 +279,7 @@ def run_command(name: str, *, as_json: bool, client: SyncRotaClient) -> None:
 @click.option("--reason", default="", help="Why; kept in the log.")
 @json_option
 @with_client
-def delete_command(name: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
+def delete_command(name: str, *, reason: str, as_json: bool, client: JsonClient) -> None:
     """Delete a schedule; what it made goes on.
 
     \b
@@ -298,7 +298,7 @@ def delete_command(name: str, *, reason: str, as_json: bool, client: SyncRotaCli
 @with_pages
 @json_option
 @with_client
-def history_command(name: str, *, wish: Wish, as_json: bool, client: SyncRotaClient) -> None:
+def history_command(name: str, *, wish: Wish, as_json: bool, client: JsonClient) -> None:
     """Show what became of a schedule's moments, oldest first.
 
     \b

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.output import complain_in_json, note
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.client.transport import DEFAULT_URL
-from rota.errors import RequestError, RotaError
+from rota.errors import RequestError, RotaError, WaitTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
         *args: Any, url: str, token: str | None, namespace: str | None, **options: Any
     ) -> None:
         try:
-            with SyncRotaClient(url, token=token, namespace=namespace, retries=0) as client:
+            with JsonClient(url, token=token, namespace=namespace, retries=0) as client:
                 command(*args, client=client, **options)
         except RotaError as error:
             if isinstance(error, RequestError):
@@ -113,6 +113,14 @@ def hint_for(error: RequestError) -> str:
         return text.format(**error.details)
     except KeyError:
         return ""
+
+
+def ended_or_not(wait: Callable[[], Any]) -> Any:
+    """Give what was waited for, as it is when the time is over, if that comes first."""
+    try:
+        return wait()
+    except WaitTimeout as error:
+        return error.last
 
 
 @contextmanager

@@ -8,11 +8,11 @@ import click
 
 from rota.cli.client import show_end
 from rota.cli.output import clean, json_option, note, print_json
-from rota.cli.server_options import found_later, with_client
+from rota.cli.server_options import with_client
 from rota.cli.values import Duration, Moment, Priority, param_options, wait_option
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 KNOWN = {
     "idempotent": "the idempotency key stands for this task already",
@@ -104,7 +104,7 @@ def submit_command(
     params: dict[str, Any] | None,
     wait_s: float | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
     **options: Any,
 ) -> None:
     """Submit a task that runs ACTION, which is also its type.
@@ -132,9 +132,7 @@ def submit_command(
         else:
             click.echo(clean(task_id))
         return
-    with found_later(f"rota get {task_id}"):
-        task = client.wait(task_id, wait_s)
-    show_end(task, wait_s, as_json=as_json)
+    show_end(client, task_id, wait_s, as_json=as_json)
 
 
 def fields_from(options: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rota.cli.server_options import with_client
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 
 @click.command("logs")
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--follow", is_flag=True, help="Wait for new lines, until the task ends.")
 @json_option
 @with_client
-def logs_command(task_id: str, *, follow: bool, as_json: bool, client: SyncRotaClient) -> None:
+def logs_command(task_id: str, *, follow: bool, as_json: bool, client: JsonClient) -> None:
     """Print a task's log, oldest line first.
 
     With --json one line a line.

@@ -18,7 +18,7 @@ from rota.sections import DEFAULT, folder_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 data_dir_option: Callable[..., Any] = click.option(
     "--data-dir",
@@ -63,7 +63,7 @@ def create_command(
     expires_ms: int | None,
     data_dir: Path | None,
     as_json: bool,
-    client: SyncRotaClient,
+    client: JsonClient,
 ) -> None:
     """Make a token, and print it; it is not shown again.
 
@@ -95,7 +95,7 @@ def create_command(
 @data_dir_option
 @json_option
 @with_client
-def list_command(*, data_dir: Path | None, as_json: bool, client: SyncRotaClient) -> None:
+def list_command(*, data_dir: Path | None, as_json: bool, client: JsonClient) -> None:
     """List the tokens, without their secrets; revoked ones are in `rota events`.
 
     \b
@@ -136,9 +136,7 @@ def _end(row: dict[str, Any]) -> str:
 @data_dir_option
 @json_option
 @with_client
-def revoke_command(
-    name: str, *, data_dir: Path | None, as_json: bool, client: SyncRotaClient
-) -> None:
+def revoke_command(name: str, *, data_dir: Path | None, as_json: bool, client: JsonClient) -> None:
     """Revoke a token: at once, also for streams and requests that are under way.
 
     \b

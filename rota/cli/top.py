@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rota.cli.top_frame import Look
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 AGENTS_MAX = 1000
 ENDS = ("q", "Q", "\x03")
@@ -45,7 +45,7 @@ INTERVAL_S, INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 0.1, 3600.0
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @json_option
 @with_client
-def top_command(*, interval_s: float, once: bool, as_json: bool, client: SyncRotaClient) -> None:
+def top_command(*, interval_s: float, once: bool, as_json: bool, client: JsonClient) -> None:
     """Watch queues, workers, rates, waits and latencies.
 
     Rates, waits and runs are those since the last look; on the first frame waits and runs are
@@ -70,7 +70,7 @@ def top_command(*, interval_s: float, once: bool, as_json: bool, client: SyncRot
     _watch(client, interval_s, screen)
 
 
-def _watch(client: SyncRotaClient, interval_s: float, screen: Console) -> None:
+def _watch(client: JsonClient, interval_s: float, screen: Console) -> None:
     """Draw a frame after each look, until somebody has had enough."""
     from rich.live import Live  # noqa: PLC0415 - rich is slow to load
 
@@ -117,7 +117,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _look(client: SyncRotaClient) -> Look:
+def _look(client: JsonClient) -> Look:
     from rota.cli.top_frame import Look  # noqa: PLC0415 - rich is slow to load
 
     stats, scheduler = client.stats(), client.scheduler()

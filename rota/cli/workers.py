@@ -12,7 +12,7 @@ from rota.cli.server_options import with_client
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 COLUMNS = ("worker", "holds", "waits", "last seen", "silence", "takes", "labels")
 
@@ -21,7 +21,7 @@ COLUMNS = ("worker", "holds", "waits", "last seen", "silence", "takes", "labels"
 @with_pages
 @json_option
 @with_client
-def workers_command(*, wish: Wish, as_json: bool, client: SyncRotaClient) -> None:
+def workers_command(*, wish: Wish, as_json: bool, client: JsonClient) -> None:
     """List the workers, the one heard of last first.
 
     Silence is the longest that a worker was not heard of while it held what it holds.

@@ -14,7 +14,7 @@ from rota.cli.task_tables import shown
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from rota.client.sync_client import SyncRotaClient
+    from rota.client.sync_client import JsonClient
 
 TASKS_SHOWN = 50
 EXAMPLE = '{"name": "n", "agentId": "me", "tasks": [{"action": "echo"}]}'
@@ -37,7 +37,7 @@ def workflow_command() -> None:
 @click.argument("file", type=click.File(encoding="utf-8"))
 @json_option
 @with_client
-def submit_command(file: IO[str], *, as_json: bool, client: SyncRotaClient) -> None:
+def submit_command(file: IO[str], *, as_json: bool, client: JsonClient) -> None:
     """Submit the workflow in FILE, whole or not at all.
 
     FILE (- for standard input) is the body of POST /v1/workflows: a JSON object with `tasks` and
@@ -70,7 +70,7 @@ def submit_command(file: IO[str], *, as_json: bool, client: SyncRotaClient) -> N
 @click.option("--cursor", help="Go on from the last page.")
 @json_option
 @with_client
-def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None:
+def list_command(*, as_json: bool, client: JsonClient, **query: Any) -> None:
     """List workflows, newest first.
 
     \b
@@ -94,7 +94,7 @@ def list_command(*, as_json: bool, client: SyncRotaClient, **query: Any) -> None
 @click.argument("workflow_id", metavar="ID")
 @json_option
 @with_client
-def get_command(workflow_id: str, *, as_json: bool, client: SyncRotaClient) -> None:
+def get_command(workflow_id: str, *, as_json: bool, client: JsonClient) -> None:
     """Show a workflow: how far it has come, and the states of its tasks.
 
     \b
@@ -127,7 +127,7 @@ def _steering(how: str, says: str) -> None:
     @click.option("--reason", default="", help="Why; kept in the log.")
     @json_option
     @with_client
-    def steer(workflow_id: str, *, reason: str, as_json: bool, client: SyncRotaClient) -> None:
+    def steer(workflow_id: str, *, reason: str, as_json: bool, client: JsonClient) -> None:
         answer = client.steer_workflow(workflow_id, how, reason)
         if as_json:
             print_json(answer)

@@ -11,22 +11,23 @@ from __future__ import annotations
 import asyncio
 import socket
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 from yarl import URL
 
 from rota.client.calls import Calls
+from rota.client.faces import GivesJson
 from rota.client.steps import Call, Give, Next, Open, Send, Sleep, Together, insist
 from rota.client.transport import REFUSED, RETRIES, STREAM_TIMEOUT_S, TIMEOUT_S, Transport
-from rota.errors import RotaError
+from rota.errors import RotaError, WaitTimeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from rota.client.steps import Flow, Json, Rows, Step
+    from rota.client.words import Read
 
-T = TypeVar("T")
 CONNECTIONS_MAX = 256
 KEPT_S = 15.0
 """How long a connection is kept for another request; a server keeps it longer."""
@@ -77,8 +78,8 @@ class AwaitingFace:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def run(self, flow: Flow[T]) -> T:
-        """Do the steps of a flow, and give what it gives."""
+    async def run(self, flow: Flow[Any], read: Read | None = None) -> Any:
+        """Do the steps of a flow, and give what it gives, as `read` makes it."""
         stream = _Stream(self)
         try:
             step = next(flow)
@@ -90,19 +91,21 @@ class AwaitingFace:
                 else:
                     step = flow.send(answer)
         except StopIteration as end:
-            value: T = end.value
-            return value
+            return end.value if read is None else read(end.value)
+        except WaitTimeout as error:
+            error.last = error.last if read is None else read(error.last)
+            raise
         finally:
             stream.close()
 
-    async def iterate(self, rows: Rows[T]) -> AsyncIterator[T]:
+    async def iterate(self, rows: Rows[Any], read: Read | None = None) -> AsyncIterator[Any]:
         """Do the steps of a flow as its rows are asked for."""
         stream = _Stream(self)
         try:
             step = next(rows)
             while True:
                 if isinstance(step, Give):
-                    yield step.row
+                    yield step.row if read is None else read(step.row)
                     step = next(rows)
                     continue
                 try:
@@ -138,9 +141,10 @@ class AwaitingFace:
     async def _answer_or_error(self, call: Call, places: asyncio.Semaphore) -> Json | RotaError:
         async with places:
             try:
-                return await self.run(insist(call, self.retries, self._timeout_s))
+                answer: Json = await self.run(insist(call, self.retries, self._timeout_s))
             except RotaError as error:
                 return error
+            return answer
 
     async def _send(self, call: Call) -> Json:
         raw, headers = self._http.encoded(call.body)
@@ -178,6 +182,10 @@ class AwaitingFace:
 
 class RotaClient(AwaitingFace, Calls):
     """Talks to one server, on an event loop."""
+
+
+class AsyncJsonClient(GivesJson, AwaitingFace, Calls):
+    """The same; the answers are the API's JSON."""
 
 
 class _Stream:

@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from rota.client.models import Task, read_task
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,8 +59,8 @@ class Context:
         loop: asyncio.AbstractEventLoop | None = None,
         on_note: Callable[[], None] | None = None,
     ) -> None:
-        self.task: Json = lease["task"]
-        """The task, as `GET /v1/tasks/{id}` shows it."""
+        self.task: Task = read_task(lease["task"])
+        """The task, as `get` gives it."""
         self.task_id: str = lease["taskId"]
         self.lease_id: str = lease["leaseId"]
         self.token: int = lease["token"]
@@ -66,8 +68,8 @@ class Context:
         self.attempt: int = lease["attempt"]
         self.params: Json = lease.get("params") or {}
         self.worker_id: str = lease.get("workerId", "")
-        self.agent: str = self.task.get("agentId", "")
-        self.type: str = self.task.get("action", "")
+        self.agent: str = self.task.agent
+        self.action: str = self.task.action
         self._loop = loop
         self._on_note = on_note
         self._stop = threading.Event()

@@ -53,7 +53,7 @@ class Function:
             self._check(parameter, hint)
             if hint is Context or (name == "ctx" and not isinstance(hint, type)):
                 self._ctx = name
-            elif name == "params" and _is_plain(parameter) and not _names_model(hint):
+            elif name == "params" and _gives_json(parameter) and not _names_model(hint):
                 self._whole = name
             else:
                 hints[name] = hint
@@ -70,11 +70,11 @@ class Function:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             msg = f"{self.name} has a parameter without a name: {name}"
             raise ConfigError(msg, hint="params are given by their names")
-        if hint is Context and (self._ctx is not None or not _is_plain(parameter)):
+        if hint is Context and (self._ctx is not None or not _gives_json(parameter)):
             raise ConfigError(
                 f"{self.name} cannot be given a context as {name}", hint="ask for one"
             )
-        if _names_model(hint) and not _is_plain(parameter):
+        if _names_model(hint) and not _gives_json(parameter):
             msg = f"{self.name} asks for any number of models: **{name}"
             raise ConfigError(msg, hint=f"name them one by one, or take them in {name}: list[...]")
 
@@ -161,7 +161,7 @@ def failed(error: str, *, code: str | None = None, **more: Any) -> Outcome:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _is_plain(parameter: inspect.Parameter) -> bool:
+def _gives_json(parameter: inspect.Parameter) -> bool:
     return parameter.kind is not parameter.VAR_KEYWORD
 
 

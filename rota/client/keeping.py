@@ -21,7 +21,7 @@ from rota.errors import RotaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from rota.client.client import RotaClient
+    from rota.client.client import AsyncJsonClient
     from rota.client.context import Context
     from rota.client.functions import Function
     from rota.client.steps import Json
@@ -49,7 +49,7 @@ class Keeper:
     """Extends the leases that a worker holds."""
 
     def __init__(
-        self, client: RotaClient, lease_s: float, on_lost: Callable[[Held, str], None]
+        self, client: AsyncJsonClient, lease_s: float, on_lost: Callable[[Held, str], None]
     ) -> None:
         self._client = client
         self._lease_s = lease_s

@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from rota.client.words import wire
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ def said(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def new_key() -> str:
-    """Make an idempotency key that nobody else has."""
-    return f"sdk-{secrets.token_hex(12)}"
+def keyed_body(fields: Mapping[str, Any], retries: int) -> dict[str, Any]:
+    """Write a body that may be sent again: with a key of its own, if none was given.
+
+    If it is not to be sent again (`retries` is 0), it gets none.
+    """
+    body = wire(said(fields))
+    if retries:
+        body.setdefault("idempotencyKey", f"sdk-{secrets.token_hex(12)}")
+    return body

@@ -11,21 +11,22 @@ import http.client
 import select
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 from rota.client.calls import Calls
+from rota.client.faces import GivesJson
 from rota.client.steps import Call, Give, Next, Open, Send, Sleep, Together, insist
 from rota.client.transport import REFUSED, RETRIES, STREAM_TIMEOUT_S, TIMEOUT_S, Transport
 from rota.clock import monotonic_s, sleep_s
-from rota.errors import RotaError
+from rota.errors import RotaError, WaitTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rota.client.steps import Flow, Json, Rows, Step
+    from rota.client.words import Read
 
-T = TypeVar("T")
 KEPT_MAX = 16
 KEPT_S = 15.0
 """How long a connection is kept for another request; a server keeps it longer."""
@@ -70,8 +71,8 @@ class BlockingFace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, flow: Flow[T]) -> T:
-        """Do the steps of a flow, and give what it gives."""
+    def run(self, flow: Flow[Any], read: Read | None = None) -> Any:
+        """Do the steps of a flow, and give what it gives, as `read` makes it."""
         stream = _Stream(self)
         try:
             step = next(flow)
@@ -83,19 +84,21 @@ class BlockingFace:
                 else:
                     step = flow.send(answer)
         except StopIteration as end:
-            value: T = end.value
-            return value
+            return end.value if read is None else read(end.value)
+        except WaitTimeout as error:
+            error.last = error.last if read is None else read(error.last)
+            raise
         finally:
             stream.close()
 
-    def iterate(self, rows: Rows[T]) -> Iterator[T]:
+    def iterate(self, rows: Rows[Any], read: Read | None = None) -> Iterator[Any]:
         """Do the steps of a flow as its rows are asked for."""
         stream = _Stream(self)
         try:
             step = next(rows)
             while True:
                 if isinstance(step, Give):
-                    yield step.row
+                    yield step.row if read is None else read(step.row)
                     step = next(rows)
                     continue
                 try:
@@ -128,9 +131,10 @@ class BlockingFace:
 
     def _answer_or_error(self, call: Call) -> Json | RotaError:
         try:
-            return self.run(insist(call, self.retries, self._timeout_s))
+            answer: Json = self.run(insist(call, self.retries, self._timeout_s))
         except RotaError as error:
             return error
+        return answer
 
     def _send(self, call: Call) -> Json:
         raw, headers = self._http.encoded(call.body)
@@ -175,6 +179,10 @@ class BlockingFace:
 
 class SyncRotaClient(BlockingFace, Calls):
     """Talks to one server, and blocks until it has answered."""
+
+
+class JsonClient(GivesJson, BlockingFace, Calls):
+    """The same; the answers are the API's JSON."""
 
 
 class _Stream:

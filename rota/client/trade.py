@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.client.calls.leases import lease_wish
-from rota.client.client import RotaClient
+from rota.client.client import AsyncJsonClient
 from rota.client.functions import failed
 from rota.client.steps import is_passing, pauses
 from rota.errors import RotaError
@@ -28,6 +28,7 @@ from rota.errors import RotaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from rota.client.fields import Want
     from rota.client.functions import Outcome
     from rota.client.steps import Json
 
@@ -42,7 +43,7 @@ AWAY_S, AWAY_S_MAX = 0.1, 5.0
 log = logging.getLogger("rota.worker")
 
 
-class Poller(RotaClient):
+class Poller(AsyncJsonClient):
     """A client that hangs up audibly.
 
     To a server a connection that was closed looks like one that says nothing more and still
@@ -52,7 +53,7 @@ class Poller(RotaClient):
 
     @staticmethod
     def _new_socket(address: Any) -> socket.socket:
-        made = RotaClient._new_socket(address)  # noqa: SLF001 - of its own class
+        made = AsyncJsonClient._new_socket(address)  # noqa: SLF001 - of its own class
         made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return made
 
@@ -64,7 +65,7 @@ class Parcel:
 
     def __init__(self, lease: Json, outcome: Outcome) -> None:
         self.task_id = lease["taskId"]
-        self.body = {"leaseId": lease["leaseId"], "token": lease["token"], **outcome}
+        self.body: Any = {"leaseId": lease["leaseId"], "token": lease["token"], **outcome}
         self.size = PARCEL_BYTES
         if (result := outcome.get("result")) is not None:
             self.size += len(result)
@@ -77,7 +78,7 @@ class Trade:
 
     def __init__(
         self,
-        client: RotaClient,
+        client: AsyncJsonClient,
         poller: Poller,
         worker_id: str,
         wish: Json,
@@ -270,11 +271,11 @@ def wish_of(
     return {name: value for name, value in made.items() if name not in ("max", "waitMs")}
 
 
-def _filters(served: Collection[tuple[str | None, str]]) -> Iterator[Json]:
+def _filters(served: Collection[tuple[str | None, str]]) -> Iterator[Want]:
     """Put agents together that are served with the same types."""
     for_all = {type_ for agent, type_ in served if agent is None}
     for types in _hundreds(for_all):
-        yield {"types": types}
+        yield {"actions": types}
     types_of: dict[str, set[str]] = {}
     for agent, type_ in served:
         if agent is not None and type_ not in for_all:
@@ -284,7 +285,7 @@ def _filters(served: Collection[tuple[str | None, str]]) -> Iterator[Json]:
         agents_of.setdefault(frozenset(own), []).append(agent)
     for own_types, alike in sorted(agents_of.items(), key=lambda item: sorted(item[1])):
         for agents, types in product(_hundreds(alike), _hundreds(own_types)):
-            yield {"agents": agents, "types": types}
+            yield {"agents": agents, "actions": types}
 
 
 def _hundreds(names: Iterable[str]) -> list[list[str]]:

@@ -24,7 +24,7 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.client.client import RotaClient
+from rota.client.client import AsyncJsonClient
 from rota.client.context import Context
 from rota.client.functions import Function
 from rota.client.keeping import Held, Keeper
@@ -129,7 +129,7 @@ class Worker:
         self._stop, self._hurry, self._all_done = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._threads = Threads(f"rota-{self.worker_id}")
         where = {"token": self.token, "namespace": self.namespace, "ca_file": self.ca_file}
-        client = RotaClient(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
+        client = AsyncJsonClient(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
         poller = Poller(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
         self._trade = Trade(
             client, poller, self.worker_id, self._wish(), self._room, self._begin_all
@@ -145,7 +145,7 @@ class Worker:
                 await client.close()
                 await poller.close()
 
-    async def _work(self, client: RotaClient) -> None:
+    async def _work(self, client: AsyncJsonClient) -> None:
         log.info("%s takes %s from %s", self.worker_id, self._served(), client.url)
         leasing = asyncio.create_task(self._trade.lease())
         settling = asyncio.create_task(self._trade.settle())

@@ -1,8 +1,8 @@
 """The real scheduler in memory: submit, let time pass, look.
 
 Every part is the one that a server runs, but for its edges: the log is in memory, time stands still
-until `wait`, attempts go by a script or until the test ends them, and callbacks are kept. A test
-runs on one thread and sleeps nowhere; two runs of it do the same.
+until `wait`, attempts are run by a worker's functions, go by a script or until the test ends them,
+and callbacks are kept. A test runs on one thread and sleeps nowhere; two runs of it do the same.
 """
 
 from __future__ import annotations
@@ -10,34 +10,43 @@ from __future__ import annotations
 import asyncio
 import inspect
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import orjson
+from pydantic import ValidationError
 
 from rota.actors import messages as m
 from rota.actors.archive import from_log
 from rota.actors.system import Shard
+from rota.client.models import read_task
+from rota.client.words import wire
 from rota.clock import ManualClock
 from rota.domain.batch import Batch
 from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
+from rota.domain.events import TaskLogged
 from rota.domain.intake import BatchRequest, Request
-from rota.domain.plan import Plan
 from rota.domain.task import Task
 from rota.domain.tokens import LOCAL, ROTA
 from rota.errors import QueueFull, RotaError
 from rota.eventlog.codec import KINDS, decode
 from rota.eventlog.memory_store import MemoryLog
 from rota.eventlog.replay import stored_of
+from rota.http import problems
 from rota.http.callbacks import render
+from rota.http.models import SubmitBody
+from rota.http.submissions import dedup_of, native_request
 from rota.http.views import native
 from rota.testing.courier import RecordingCourier
 from rota.testing.host import ManualHost, PromptLine
 from rota.testing.runner import ScriptedRunner, failed, succeeded
+from rota.testing.working import WorkerAtHand
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from rota.client.fields import TaskFields
+    from rota.client.worker import Worker
     from rota.domain.events import Event, Record
     from rota.testing.runner import Script
 
@@ -67,15 +76,20 @@ class InMemoryRota:
         self,
         script: Script | None = None,
         *,
+        worker: Worker | None = None,
         limits: Limits | None = None,
         clock: ManualClock | None = None,
         **options: Any,
     ) -> None:
-        """Start; `script` says what becomes of attempts, `options` are a `Shard`'s."""
+        """Start; a `worker` runs its functions, and `script` says what becomes of other attempts.
+
+        `options` are a `Shard`'s.
+        """
         self.log = MemoryLog()
         self.limits = limits or Limits()
         self.clock = clock or ManualClock()
         self._script = script
+        self._worker = WorkerAtHand(worker) if worker is not None else None
         self._options = {"draw": lambda: 0.0, **options}
         self._ids = count(1)
         self._handlers: list[Handler] = []
@@ -120,16 +134,15 @@ class InMemoryRota:
 
     # -- what clients do
 
-    def submit(self, what: str | Request, agent: str = "agent-1", **fields: Any) -> str:
+    def submit(
+        self, what: str | Request, agent: str = "agent-1", **fields: Unpack[TaskFields]
+    ) -> str:
         """Submit a task, by its action or as a whole request; give its id.
 
-        `fields` are those of a `Request` and of its `Plan`. Raises the RotaError that it was
-        refused with.
+        `fields` are those of `submit` of the client. Raises the RotaError that it was refused with.
         """
         if isinstance(what, str):
-            wishes = {name: fields.pop(name) for name in fields.keys() - Request._fields}
-            fields = {"executor": "script", "plan": Plan(**wishes), **fields}
-            what = Request(agent, what, **fields)
+            what = self._request(what, agent, fields)
         [answer] = self.offer(what)
         if isinstance(answer, m.Refused):
             raise QueueFull(answer.error, code=answer.code, details=answer.details)
@@ -137,6 +150,19 @@ class InMemoryRota:
             raise answer
         assert isinstance(answer, m.Admitted), answer
         return answer.task
+
+    def _request(self, action: str, agent: str, fields: TaskFields) -> Request:
+        said = orjson.loads(orjson.dumps(wire({**fields, "action": action, "agent": agent})))
+        try:
+            body = SubmitBody.model_validate(said)
+        except ValidationError as error:
+            raise problems.invalid(error) from None
+        request = native_request(body, agent, LOCAL)._replace(dedup=dedup_of(body.dedup))
+        if body.idempotencyKey is not None:
+            said = {"idempotency": body.idempotencyKey, "digest": repr(said)}
+            request = request._replace(plan=request.plan._replace(**said))
+        is_lent = self._worker is not None and self._worker.serves(agent, action)
+        return request if is_lent else request._replace(executor="script")
 
     def offer(self, *requests: Request) -> list[Any]:
         """Submit tasks, and give the answers as they are: an `Admitted` or an error for each."""
@@ -206,12 +232,18 @@ class InMemoryRota:
 
     def wait(self, seconds: float) -> None:
         """Let time pass, with everything that falls due in it."""
-        self.host.run_until(self.clock.now_us() + round(seconds * 1_000_000))
+        end = self.clock.now_us() + round(seconds * 1_000_000)
+        while self._worker is not None and (due := self.host.due()) is not None and due < end:
+            self.host.run_until(due)
+            self.run()  # so that what falls due is worked on at that moment
+        self.host.run_until(end)
         self.run()
 
     def run(self) -> None:
-        """Do what is to be done now, and tell the handlers of it."""
+        """Do what is to be done now, by the worker, too, and tell the handlers of it."""
         self.host.run()
+        while self._worker is not None and self._worker.work(self.shard, self.host.run):
+            pass
         while self._handlers and self._heard < self.log.head().seq:
             [stored] = self.log.read(self._heard, 1)
             self._heard = stored.seq
@@ -247,6 +279,15 @@ class InMemoryRota:
         """Show a task as GET /v1/tasks/{id} does."""
         shown: dict[str, Any] = orjson.loads(orjson.dumps(native(self.task(task))))
         return shown
+
+    def result(self, task: str) -> Any:
+        """Give a task's result. Raises NoResult that says what became of it, as the client does."""
+        return read_task(self.view(task)).value()
+
+    def logs(self, task: str) -> list[str]:
+        """Give the lines of a task's log."""
+        told = [record.event for record in self.events(task)]
+        return [line for event in told if isinstance(event, TaskLogged) for line in event.lines]
 
     def callback(self, subject: str) -> tuple[dict[str, str], bytes]:
         """Give the headers and the body of a task's or a batch's callback, before its signature."""

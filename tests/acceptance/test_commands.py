@@ -13,7 +13,7 @@ import pytest
 from support.commands import STUBBORN, python
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.executors.sandbox import sandbox_problem
 from rota.executors.wards.leftovers import has_ended, marked, marks_of
 
@@ -66,7 +66,7 @@ def until(server: ServerProcess, count: int) -> None:
 def test_a_command_gives_its_result_and_its_log(tmp_path: Path) -> None:
     with (
         ServerProcess(tmp_path / "data", config=CONFIG) as server,
-        SyncRotaClient(server.url) as rota,
+        JsonClient(server.url) as rota,
     ):
         task = rota.submit("add", "me", params={"x": 2, "y": 3})["taskId"]
         ended = rota.wait(task, PATIENCE_S)
@@ -83,7 +83,7 @@ def test_a_command_gives_its_result_and_its_log(tmp_path: Path) -> None:
 def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None:
     with (
         ServerProcess(tmp_path / "data", config=CONFIG) as server,
-        SyncRotaClient(server.url) as rota,
+        JsonClient(server.url) as rota,
     ):
         task = rota.submit("hang", "me")["taskId"]
         until(server, 2)
@@ -95,7 +95,7 @@ def test_a_cancelled_command_is_gone_with_all_it_started(tmp_path: Path) -> None
 def test_one_that_stops_its_ward_ends_like_any_other(tmp_path: Path, how: str) -> None:
     with (
         ServerProcess(tmp_path / "data", config=CONFIG) as server,
-        SyncRotaClient(server.url) as rota,
+        JsonClient(server.url) as rota,
     ):
         if how == "limit":
             ended = rota.wait(rota.submit("late", "me")["taskId"], PATIENCE_S)
@@ -119,7 +119,7 @@ def test_a_force_stop_leaves_no_process_alive(tmp_path: Path) -> None:
     """Of one that ignores TERM, one that forks, one that gets away, one that fills its output."""
     with (
         ServerProcess(tmp_path / "data", config=CONFIG) as server,
-        SyncRotaClient(server.url) as rota,
+        JsonClient(server.url) as rota,
     ):
         runs = {}
         for name in STUBBORN:
@@ -143,7 +143,7 @@ def test_no_command_outlives_its_server_and_the_task_runs_again(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with ServerProcess(tmp_path / "data", config=CONFIG) as server:
-        with SyncRotaClient(server.url) as rota:
+        with JsonClient(server.url) as rota:
             task = rota.submit("hang", "me")["taskId"]
         until(server, 2)
         before = {each.pid for each in commands_of(server)}
@@ -154,7 +154,7 @@ def test_no_command_outlives_its_server_and_the_task_runs_again(
         server.start()
         until(server, 2)
         assert not before & {each.pid for each in commands_of(server)}
-        with SyncRotaClient(server.url) as rota:
+        with JsonClient(server.url) as rota:
             rota.cancel(task)
         until(server, 0)
 
@@ -180,6 +180,6 @@ def test_a_sandboxed_command_of_one_namespace_sees_nothing_of_another(tmp_path: 
     with ServerProcess(data, config=config) as server:
         assert all(log.exists() for log in logs)
         for name in ("default", "a", "b"):
-            with SyncRotaClient(server.url, namespace=name) as rota:
+            with JsonClient(server.url, namespace=name) as rota:
                 ended = rota.wait(rota.submit("look", "me")["taskId"], PATIENCE_S)
                 assert ended["result"] == [False] * 3, ended

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from support.kill_harness import verify
 from support.server_process import ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def test_each_success_is_followed_by_exactly_one_task(tmp_path: Path, kill_seed:
     server = ServerProcess(tmp_path / "data", config=CONFIG)
     with ExitStack() as undo, server:
         server.args = ("--port", str(server.port))
-        rota = undo.enter_context(SyncRotaClient(server.url, retries=200, timeout_s=START_S))
+        rota = undo.enter_context(JsonClient(server.url, retries=200, timeout_s=START_S))
         killer = threading.Thread(target=_kill, args=(chance, server))
         killer.start()
         try:
@@ -58,7 +58,7 @@ def test_each_success_is_followed_by_exactly_one_task(tmp_path: Path, kill_seed:
     verify(tmp_path / "data")
 
 
-def _submit(rota: SyncRotaClient, chance: random.Random) -> str:
+def _submit(rota: JsonClient, chance: random.Random) -> str:
     """Submit a workflow of echoes, and of one task that fails."""
     tasks: list[dict[str, Any]] = [
         {"agentId": "a", "action": "echo", "params": {"ms": chance.randrange(20)}}
@@ -69,7 +69,7 @@ def _submit(rota: SyncRotaClient, chance: random.Random) -> str:
     return str(made["workflowId"])
 
 
-def _wait_for(rota: SyncRotaClient, kind: str, count: int) -> None:
+def _wait_for(rota: JsonClient, kind: str, count: int) -> None:
     assert len(list(islice(rota.stream(after=0, kinds=(kind,)), count))) == count
 
 

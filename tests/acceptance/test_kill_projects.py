@@ -8,7 +8,7 @@ from support.http_server import until
 from support.kill_harness import verify
 from support.server_process import ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data")
     with server:
         server.args = ("--port", str(server.port))
-        with SyncRotaClient(server.url, retries=200, timeout_s=60) as rota:
+        with JsonClient(server.url, retries=200, timeout_s=60) as rota:
             tasks = [{"action": "sleep", "params": {"ms": 150}}] * TASKS
             ids = [each["taskId"] for each in rota.add_many_to_project("p", tasks)["tasks"]]
             run = rota.run_project("p", "loop")["runId"]

@@ -16,7 +16,7 @@ from support.http_server import Rota, until
 from support.kill_harness import open_log, verify
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.domain import events as e
 from rota.eventlog.codec import decode
 
@@ -80,7 +80,7 @@ def test_each_moment_makes_one_task_wherever_the_server_dies(folder: Path) -> No
             assert server.wait() == -9, server.output()
         for moments in started(folder).values():
             assert len(set(moments)) == len(moments), point
-    with ServerProcess(folder) as server, SyncRotaClient(server.url) as rota:
+    with ServerProcess(folder) as server, JsonClient(server.url) as rota:
         for name in ("queue", "cancel"):
             view = until(lambda name=name: (s := rota.get_schedule(name))["fired"] >= DAYS and s)
             assert (view["missed"], view["skipped"], view["waiting"]) == (0, 0, 0)

@@ -19,8 +19,8 @@ from support.kill_harness import verify
 from support.server_process import ServerProcess
 from support.worker_process import WorkerProcess
 
-from rota.client import SyncRotaClient
 from rota.client.calls.history import END_KINDS
+from rota.client.sync_client import JsonClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_every_task_is_completed_once_whoever_is_killed(
     server = ServerProcess(tmp_path / "data", config={"scheduler": LIMITS})
     with ExitStack() as undo, server:
         server.args = ("--port", str(server.port))
-        rota = undo.enter_context(SyncRotaClient(server.url, retries=200, timeout_s=START_S))
+        rota = undo.enter_context(JsonClient(server.url, retries=200, timeout_s=START_S))
         made = [
             undo.enter_context(
                 WorkerProcess(tmp_path, "adding:worker", server.url, name=f"worker-{n}")
@@ -97,7 +97,7 @@ def test_every_task_is_completed_once_whoever_is_killed(
     verify(tmp_path / "data")
 
 
-def _submit(rota: SyncRotaClient, numbers: range) -> list[str]:
+def _submit(rota: JsonClient, numbers: range) -> list[str]:
     ids: list[str] = []
     for at in range(0, len(numbers), 100):
         more = numbers[at : at + 100]
@@ -114,7 +114,7 @@ def _submit(rota: SyncRotaClient, numbers: range) -> list[str]:
     return ids
 
 
-def _wait_for_ends(rota: SyncRotaClient, left: set[str]) -> None:
+def _wait_for_ends(rota: JsonClient, left: set[str]) -> None:
     end = time.monotonic() + END_S
     for event in rota.stream(after=0, kinds=END_KINDS):
         left.discard(event["task"])
@@ -144,7 +144,7 @@ def _kill(
             enough.set()
 
 
-def _check_log(rota: SyncRotaClient, ids: list[str]) -> None:
+def _check_log(rota: JsonClient, ids: list[str]) -> None:
     """Hold each task's history to the promise."""
     granted: Counter[str] = Counter()
     ended: Counter[str] = Counter()

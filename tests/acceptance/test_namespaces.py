@@ -11,7 +11,7 @@ from support.disks import small_disk
 from support.kill_harness import audited, rota
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import RotaError, StorageUnavailable
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def folder_of(server: ServerProcess, name: str) -> Path:
     return server.data_dir if name == "default" else server.data_dir / "namespaces" / name
 
 
-def clients(server: ServerProcess) -> dict[str, SyncRotaClient]:
-    return {name: SyncRotaClient(server.url, namespace=name) for name in NAMES}
+def clients(server: ServerProcess) -> dict[str, JsonClient]:
+    return {name: JsonClient(server.url, namespace=name) for name in NAMES}
 
 
-def load(client: SyncRotaClient, name: str, kept: list[str]) -> None:
+def load(client: JsonClient, name: str, kept: list[str]) -> None:
     """Submit until nobody answers; keep what was acknowledged."""
     while True:
         try:
@@ -39,7 +39,7 @@ def load(client: SyncRotaClient, name: str, kept: list[str]) -> None:
             return
 
 
-def wait_for(client: SyncRotaClient, task: str, state: str) -> None:
+def wait_for(client: JsonClient, task: str, state: str) -> None:
     end = time.monotonic() + 20
     while client.get(task)["state"] != state:
         assert time.monotonic() < end, client.get(task)
@@ -131,7 +131,7 @@ def test_a_full_disk_of_one_leaves_the_other_its_work(tmp_path: Path) -> None:
 
 
 def first_of(server: ServerProcess) -> dict[str, list[dict[str, str]]]:
-    return SyncRotaClient(server.url, namespace="").namespaces()
+    return JsonClient(server.url, namespace="").namespaces()
 
 
 def test_one_that_is_damaged_refuses_the_start_and_is_named(tmp_path: Path) -> None:

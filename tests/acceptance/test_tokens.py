@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ OPS = "ops-token-" + "o" * 20
 
 def status_of(server: ServerProcess, token: str) -> int:
     try:
-        SyncRotaClient(server.url, token=token).tasks()
+        JsonClient(server.url, token=token).tasks()
     except RequestError as error:
         return error.status
     return 200
@@ -30,7 +30,7 @@ def test_tokens_are_what_they_were_when_the_server_is_killed(tmp_path: Path) -> 
     gone: dict[str, str] = {}
     with server:
         for round_ in range(4):
-            ops = SyncRotaClient(server.url, token=OPS)
+            ops = JsonClient(server.url, token=OPS)
             for n in range(5):
                 name = f"agent-{round_}-{n}"
                 kept[name] = ops.create_token(name, "submit", agents=[name])["token"]
@@ -41,10 +41,10 @@ def test_tokens_are_what_they_were_when_the_server_is_killed(tmp_path: Path) -> 
             server.start()
             assert {status_of(server, token) for token in kept.values()} == {200}
             assert {status_of(server, token) for token in gone.values()} == {401}
-        ops = SyncRotaClient(server.url, token=OPS)
+        ops = JsonClient(server.url, token=OPS)
         assert {row["name"] for row in ops.tokens()["tokens"]} == set(kept)
         name, token = kept.popitem()
-        mine = SyncRotaClient(server.url, token=token)
+        mine = JsonClient(server.url, token=token)
         task = mine.submit("waits", name)["taskId"]
         other = ops.submit("waits", "other")["taskId"]
         assert [row["taskId"] for row in mine.tasks()["tasks"]] == [task]

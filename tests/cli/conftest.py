@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support.server_process import ServerProcess
 
 from rota.cli import main
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> SyncRotaClient:
+def client(server: ServerProcess) -> JsonClient:
     """A client of that server."""
-    return SyncRotaClient(server.url)
+    return JsonClient(server.url)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_agents_go_on_over_pages(rota, monkeypatch):
         "c": {"agents": [{"agentId": "b", "waiting": 0, "inflight": 2, "paused": False}]},
     }  # fmt: skip
     monkeypatch.setattr(
-        "rota.client.sync_client.SyncRotaClient.agents",
+        "rota.client.sync_client.JsonClient.agents",
         lambda self, *, cursor, limit: pages[cursor],
     )
     one = rota("agents")

@@ -19,7 +19,7 @@ from support.builders import (
 )
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.clock import rfc3339
 from rota.domain.events import Record, TaskLogged
 from rota.eventlog.lmdb_store import LmdbLog
@@ -117,7 +117,7 @@ def test_replay_lists_tasks(typed, kept, records):
 
 def test_replay_tells_what_is_paused(typed, tmp_path):
     with ServerProcess(tmp_path / "data", args=("--paused",)) as process:
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         client.pause(action="crawl")
         client.pause(agent="me")
     words = ("replay", "--data-dir", tmp_path / "data")
@@ -299,7 +299,7 @@ def test_verify_of_a_file_that_is_no_log_fails_with_a_sentence(typed, tmp_path):
 
 def test_audit_of_a_folder_that_is_being_served(typed, tmp_path):
     with ServerProcess(tmp_path / "data") as process:
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         task = client.wait(client.submit("echo", "a")["taskId"], 10)["taskId"]
         client.submit("wait-here", "a")
         head = client.head()

@@ -70,7 +70,7 @@ def test_wait_that_takes_too_long_says_what_to_type(rota, tmp_path):
 
 
 def test_progress_is_drawn_on_a_terminal(server, client):
-    batch = client.submit_batch(of("echo", 5), agentId="bat4")["batchId"]
+    batch = client.submit_batch(of("echo", 5), agent="bat4")["batchId"]
     ours, theirs = pty.openpty()
     drawn: list[bytes] = []
 
@@ -110,10 +110,10 @@ def test_long_batch_is_shown_in_part_with_how_to_see_the_rest(rota, tmp_path):
 
 
 def test_cancel_ends_what_has_not_ended_and_cannot_do_it_twice(rota, client):
-    batch = client.submit_batch(of("wait-here", 2), agentId="bat6")["batchId"]
+    batch = client.submit_batch(of("wait-here", 2), agent="bat6")["batchId"]
     answer = json.loads(rota("batch", "cancel", batch, "--reason", "enough", "--json").stdout)
     assert answer == {"batchId": batch, "cancelled": 2}
-    tasks = client.tasks(batch=batch)["tasks"]
+    tasks = client.tasks(batch_id=batch)["tasks"]
     assert {task["error"]["message"] for task in tasks} == {"enough"}
     again = rota("batch", "cancel", batch)
     assert again.exit_code == 1
@@ -164,7 +164,7 @@ def test_idempotency_key_makes_one_batch(rota, tmp_path):
 
 def test_client_waits_for_a_batch_and_is_told_how_far_it_is(client):
     told = []
-    batch = client.submit_batch(of("echo", 4), agentId="bat8")["batchId"]
+    batch = client.submit_batch(of("echo", 4), agent="bat8")["batchId"]
     shown = client.wait_batch(batch, 30, on_progress=lambda *counts: told.append(counts))
     assert shown["state"] == "finished"
     assert told[-1] == (4, 4)
@@ -175,11 +175,11 @@ def test_client_raises_what_the_server_refuses(client):
     with pytest.raises(NotFound):
         client.get_batch("bat_/../none")
     with pytest.raises(InvalidRequest):
-        client.submit_batch([], agentId="bat9")
-    done = client.submit_batch(of("echo"), agentId="bat9", idempotencyKey="bat-key-9")["batchId"]
+        client.submit_batch([], agent="bat9")
+    done = client.submit_batch(of("echo"), agent="bat9", idempotencyKey="bat-key-9")["batchId"]
     client.wait_batch(done, 30)
     with pytest.raises(Conflict):
         client.cancel_batch(done)
     with pytest.raises(Unprocessable) as caught:
-        client.submit_batch(of("echo", 2), agentId="bat9", idempotencyKey="bat-key-9")
+        client.submit_batch(of("echo", 2), agent="bat9", idempotencyKey="bat-key-9")
     assert caught.value.code == "idempotency_conflict"

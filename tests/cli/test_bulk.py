@@ -63,8 +63,8 @@ def test_on_a_terminal_somebody_is_asked(server, client, waiting, answer, state)
 def test_tasks_are_chosen_by_state_key_batch_workflow_and_age(rota, client, waiting):
     (later,) = waiting("bk4", delayMs=3_600_000)
     (keyed,) = waiting("bk4", key="bk4")
-    batch = client.submit_batch([{"action": "lift"}], agentId="bk4")
-    flow = client.submit_workflow([{"action": "lift"}], agentId="bk4")
+    batch = client.submit_batch([{"action": "lift"}], agent="bk4")
+    flow = client.submit_workflow([{"action": "lift"}], agent="bk4")
 
     def cancel(*words):
         return rota("cancel", "--agent", "bk4", *words, "--yes").stdout
@@ -94,7 +94,7 @@ def test_the_failed_ones_are_retried_and_who_cannot_be_is_counted(rota, client):
     assert rota("retry", "--agent", "bk6", "--code", "none", "--yes").stdout == "0 tasks retried\n"
     result = rota("retry", "--agent", "bk6", "--state", "failed", "--yes")
     assert (result.exit_code, result.stdout) == (0, "2 tasks retried\n")
-    kinds = [each["kind"] for each in client.events(task=ids[0])["events"]]
+    kinds = [each["kind"] for each in client.events(task_id=ids[0])["events"]]
     assert kinds.count("task_revived") == 1
 
 

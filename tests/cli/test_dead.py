@@ -54,7 +54,7 @@ def test_one_is_revived_with_other_params_and_its_dependents(rota, client):
         {"action": "sleep", "params": BAD, "ref": "a"},
         {"action": "echo", "dependsOn": ["ref:a"]},
     ]
-    flow = client.submit_workflow(items, agentId="dd3")
+    flow = client.submit_workflow(items, agent="dd3")
     task, child = [each["taskId"] for each in flow["tasks"]]
     until(lambda: client.get(child)["state"] == "cancelled")
     result = rota("dead", "revive", task, "--params", '{"ms": 1}', "--dependents")

@@ -11,7 +11,7 @@ import time
 
 from support.server_process import REPOSITORY, ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.clock import rfc3339
 
 
@@ -57,7 +57,7 @@ def test_unknown_kind_is_refused(rota):
 
 def test_followed_history_goes_on_after_a_restart(tmp_path):
     with ServerProcess(tmp_path / "data") as process:
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         words = ("events", "--follow", "--after", "0", "--kind", "task_submitted", "--json")
         follower = subprocess.Popen(
             [sys.executable, "-m", "rota", *words, "--limit", "2", "--url", process.url],

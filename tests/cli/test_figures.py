@@ -50,7 +50,7 @@ def test_list_and_get_tell_of_the_next_attempt_and_the_last_error(rota, client):
         "retry": {**retry, "retryOn": ["code:asked_to_fail"]},
     }
     task = client.submit("fail", "fig3", **words)["taskId"]
-    next(client.stream(after=0, task=task, kinds=("attempt_failed",)))
+    next(client.stream(after=0, task_id=task, kinds=("attempt_failed",)))
     shown = client.get(task)
     assert shown["state"] == "scheduled"
     said = f"next at {shown['nextAttemptAt']}; not now"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import InvalidRequest
 
 REPOSITORY = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_ctrl_c_while_waiting_leaves_with_130_and_without_a_fuss(server):
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
-    client = SyncRotaClient(server.url)
+    client = JsonClient(server.url)
     try:
         for event in client.stream(after=0, kinds=["task_started"], agent="ctrl-c"):
             assert event["kind"] == "task_started"
@@ -74,11 +74,11 @@ def test_ctrl_c_while_waiting_leaves_with_130_and_without_a_fuss(server):
 
 def test_a_client_takes_its_server_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("ROTA_URL", server.url)
-    assert SyncRotaClient().url == server.url
+    assert JsonClient().url == server.url
     monkeypatch.setenv("ROTA_URL", "nonsense")
     with pytest.raises(InvalidRequest):
-        SyncRotaClient()
-    assert SyncRotaClient("http://127.0.0.1:1").url == "http://127.0.0.1:1"
+        JsonClient()
+    assert JsonClient("http://127.0.0.1:1").url == "http://127.0.0.1:1"
 
 
 def test_an_action_that_nobody_runs_is_told_of_at_once(rota):

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 
 TASKS = 1050
 REPORTS = 1000
@@ -20,7 +20,7 @@ def long(tmp_path_factory):
     """A server with a task that has a long history, and more tasks than fit on a page."""
     config = {"scheduler": {"maxPerAgent": 5000, "maxQueueSize": 5000}}
     with ServerProcess(tmp_path_factory.mktemp("long") / "data", config) as server:
-        client = SyncRotaClient(server.url)
+        client = JsonClient(server.url)
         task = client.submit("waits", "chatty")["taskId"]
         connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
         for path, body, count in (
@@ -43,7 +43,7 @@ def test_the_client_goes_on_to_the_end(long):
     _, client, task = long
     history = client.task_events(task)
     assert len(history) == 1 + REPORTS + 20
-    assert list(client.iter_events(task=task)) == history
+    assert list(client.iter_events(task_id=task)) == history
     assert [event["seq"] for event in client.iter_events()] == list(
         range(1, client.head()["seq"] + 1)
     )

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import InvalidRequest
 
 
@@ -38,7 +38,7 @@ def test_paused_type_is_held_back_and_others_are_not(rota, client):
 
 def test_server_started_paused_dispatches_nothing_until_it_is_resumed(typed, tmp_path):
     with ServerProcess(tmp_path / "data", args=("--paused",)) as process:
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         task = client.submit("echo", "a")["taskId"]
         assert client.get(task)["state"] == "ready"
         env = {"ROTA_URL": process.url}

@@ -1,4 +1,4 @@
-"""`SyncRotaClient`: what a server refuses comes back as the error that it was."""
+"""`JsonClient`: what a server refuses comes back as the error that it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from support.server_process import ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import (
     CallbackRefused,
     Conflict,
@@ -93,7 +93,7 @@ def test_wait_goes_on_when_the_server_cannot_hold_another_request():
     with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as busy:
         threading.Thread(target=busy.serve_forever).start()
         try:
-            task = SyncRotaClient(f"http://127.0.0.1:{busy.server_port}").wait("tsk_1", 30)
+            task = JsonClient(f"http://127.0.0.1:{busy.server_port}").wait("tsk_1", 30)
         finally:
             busy.shutdown()
     assert task["state"] == "succeeded"
@@ -102,7 +102,7 @@ def test_wait_goes_on_when_the_server_cannot_hold_another_request():
 def test_full_queue_is_retryable(tmp_path):
     config = {"scheduler": {"maxPerAgent": 1, "maxInflight": 1, "maxPerAgentInflight": 1}}
     with ServerProcess(tmp_path / "data", config=config) as process:
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         with pytest.raises(QueueFull) as caught:
             for _ in range(3):
                 client.submit("wait-here", "a")
@@ -111,17 +111,17 @@ def test_full_queue_is_retryable(tmp_path):
 
 def test_nothing_listening_is_unreachable():
     with pytest.raises(ServerUnreachable) as caught:
-        SyncRotaClient("http://127.0.0.1:1").head()
+        JsonClient("http://127.0.0.1:1").head()
     assert caught.value.code == "unreachable"
 
 
 def test_token_is_sent_and_wanted(tmp_path, typed):
     config = {"server": {"tokens": {"ops": TOKEN}}}
     with ServerProcess(tmp_path / "data", config=config) as process:
-        task = SyncRotaClient(process.url, token=TOKEN).submit("echo", "a")["taskId"]
+        task = JsonClient(process.url, token=TOKEN).submit("echo", "a")["taskId"]
         assert 'Bearer $ROTA_TOKEN"' in process.output()
         with pytest.raises(RequestError) as caught:
-            SyncRotaClient(process.url, token="wrong").get(task)
+            JsonClient(process.url, token="wrong").get(task)
         assert caught.value.code == "unauthorized"
         words = ("get", task, "--url", process.url)
         assert typed(*words, env={"ROTA_TOKEN": TOKEN}).exit_code == 0
@@ -132,12 +132,12 @@ def test_token_is_sent_and_wanted(tmp_path, typed):
 
 def test_token_that_would_break_the_header_is_refused():
     with pytest.raises(InvalidRequest):
-        SyncRotaClient(token="x\r\nX-Evil: 1")
+        JsonClient(token="x\r\nX-Evil: 1")
 
 
 def test_stream_gives_events_from_a_seq_on(client):
     task = client.submit("echo", "stream")["taskId"]
-    stream = client.stream(after=0, task=task)
+    stream = client.stream(after=0, task_id=task)
     kinds = [next(stream)["kind"] for _ in range(4)]
     stream.close()
     assert kinds == ["task_submitted", "task_assigned", "task_started", "task_succeeded"]
@@ -145,4 +145,4 @@ def test_stream_gives_events_from_a_seq_on(client):
 
 def test_stream_that_cannot_be_made_at_first_is_an_error():
     with pytest.raises(ServerUnreachable):
-        next(SyncRotaClient("http://127.0.0.1:1").stream(after=0))
+        next(JsonClient("http://127.0.0.1:1").stream(after=0))

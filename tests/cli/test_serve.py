@@ -18,7 +18,7 @@ from support.builders import batch
 from support.server_process import ServerFailed, ServerProcess
 
 from rota.cli import main
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import RotaError
 from rota.eventlog.lmdb_store import LmdbLog
 
@@ -112,7 +112,7 @@ def test_presets_lie_under_the_file(tmp_path):
     config = {"scheduler": {"maxPerKey": 9}}
     args = ("--preset", "browsermanager", "--preset", "browseros")
     with ServerProcess(tmp_path / "data", config=config, args=args) as process:
-        settings = SyncRotaClient(process.url).config()
+        settings = JsonClient(process.url).config()
     assert settings["presets"] == ["browsermanager", "browseros"]
     assert settings["scheduler"]["maxPerKey"] == 9
     assert settings["scheduler"]["maxQueueSize"] == 500
@@ -128,7 +128,7 @@ def test_folder_that_cannot_be_used_is_refused(tmp_path):
 
 def test_storage_that_lost_what_was_acknowledged_ends_the_server(tmp_path):
     process = ServerProcess(tmp_path / "data").start()
-    client = SyncRotaClient(process.url)
+    client = JsonClient(process.url)
     client.wait(client.submit("echo", "a")["taskId"], 10)
     with lmdb.open(str(tmp_path / "data"), max_dbs=8, map_size=16 << 30) as env:
         events = env.open_db(b"events", create=False)

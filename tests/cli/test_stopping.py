@@ -10,7 +10,7 @@ import time
 import pytest
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import ShuttingDown
 
 PATIENT = {"server": {"grace_s": 60}}
@@ -18,7 +18,7 @@ PATIENT = {"server": {"grace_s": 60}}
 
 def running(process: ServerProcess, count: int) -> list[str]:
     """Have so many attempts run that take long."""
-    client = SyncRotaClient(process.url)
+    client = JsonClient(process.url)
     tasks = [client.submit("sleep", "a", params={"ms": 60_000})["taskId"] for _ in range(count)]
     for task in tasks:
         while client.get(task)["state"] != "running":
@@ -35,7 +35,7 @@ def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_ends_at_once(tmp
     assert "ended at once" in process.output()
     assert "Traceback" not in process.output()
     with process.start():
-        client = SyncRotaClient(process.url)
+        client = JsonClient(process.url)
         kinds = [event["kind"] for event in client.task_events(tasks[0])]
         assert "attempt_interrupted" in kinds
         for task in tasks:
@@ -49,7 +49,7 @@ def test_one_attempt_is_one_and_none_is_not_waited_for(tmp_path):
     process.wait_printed("for 1 running attempt;")
     assert process.stop(signal.SIGINT) == 130
     process.start()
-    SyncRotaClient(process.url).cancel(task)
+    JsonClient(process.url).cancel(task)
     assert process.stop(signal.SIGINT) == 0
     assert "stopping\n" in process.output()
     assert "stopped in good order" in process.output()
@@ -77,7 +77,7 @@ def test_with_json_logs_every_line_is_json_from_the_first_to_the_last(tmp_path):
     assert "listening on http://" in lines[0]["message"]
     assert "ended at once" in lines[-1]["message"]
     process.start()
-    SyncRotaClient(process.url).cancel(task)
+    JsonClient(process.url).cancel(task)
     process.stop()
     assert json_lines(process.output())[-1]["message"] == "stopped in good order"
 

@@ -8,7 +8,7 @@ import pytest
 from support.certificates import certify, needs_openssl
 from support.server_process import ServerFailed, ServerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import RequestError, RotaError
 
 OPS = "ops-token-" + "o" * 20
@@ -130,8 +130,8 @@ def test_a_fresh_folder_gets_its_first_token_and_may_then_listen_everywhere(type
         assert "Bearer $ROTA_TOKEN" in server.output()
         url = f"http://127.0.0.1:{server.port}"
         with pytest.raises(RequestError, match="Bearer"):
-            SyncRotaClient(url, token="").tasks()
-        client = SyncRotaClient(url, token=made.stdout.strip())
+            JsonClient(url, token="").tasks()
+        client = JsonClient(url, token=made.stdout.strip())
         assert client.wait(client.submit("echo", "a")["taskId"], 10)["state"] == "succeeded"
         events = client.events()["events"]
         assert [e["by"] for e in events if e["kind"] == "token_created"] == ["local"]
@@ -151,11 +151,9 @@ def test_a_namespaces_folder_is_found_by_its_name(typed, tmp_path):
     token = typed("token", "create", "--name", "t", "--role", "admin", *words).stdout.strip()
     assert (folder / "namespaces" / "team" / "data.mdb").exists()
     with ServerProcess(folder, {"namespaces": {"team": {}}}) as server:
-        assert (
-            SyncRotaClient(server.url, token=token).namespaces()["namespaces"][0]["name"] == "team"
-        )
+        assert JsonClient(server.url, token=token).namespaces()["namespaces"][0]["name"] == "team"
         with pytest.raises(RotaError) as caught:
-            SyncRotaClient(server.url, token=token, namespace="default").tasks()
+            JsonClient(server.url, token=token, namespace="default").tasks()
         assert caught.value.code == "namespace_forbidden"
 
 

@@ -16,7 +16,14 @@ from support.server_process import ServerProcess
 from rota.client import RotaClient, SyncRotaClient
 from rota.client.calls import Calls
 from rota.client.faces import Asked, Iterated
-from rota.errors import Conflict, InvalidRequest, NotFound, RotaError, ServerUnreachable
+from rota.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    RotaError,
+    ServerUnreachable,
+    WaitTimeout,
+)
 
 
 def test_every_call_is_a_method_of_both_with_its_docstring():
@@ -39,39 +46,38 @@ def shown(thing: object) -> str:
 
 
 def test_help_says_how_a_call_is_made_and_what_it_gives():
-    submit = "submit(self, /, action: 'str', agent: 'str', **fields: 'Any') -> "
-    assert submit + "Json\n" in shown(SyncRotaClient.submit)
-    assert submit + "Awaitable[Json]\n" in shown(RotaClient.submit)
+    submit = "submit(self, /, action: 'str', agent: 'str', **fields: 'Unpack[TaskFields]') -> "
+    assert submit + "Submitted\n" in shown(SyncRotaClient.submit)
+    assert submit + "Awaitable[Submitted]\n" in shown(RotaClient.submit)
     assert "Submit a task" in shown(RotaClient.submit)
     client = SyncRotaClient("http://127.0.0.1:1")
-    assert "submit(action: 'str', agent: 'str', **fields: 'Any') -> Json\n" in shown(client.submit)
-    assert "-> Iterator[Json]\n" in shown(client.iter_tasks)
-    assert "-> AsyncIterator[Json]\n" in shown(RotaClient.iter_tasks)
-    assert submit + "Awaitable[Json]\n" in shown(RotaClient)
+    assert "**fields: 'Unpack[TaskFields]') -> Submitted\n" in shown(client.submit)
+    assert "-> Iterator[Task]\n" in shown(client.iter_tasks)
+    assert "-> AsyncIterator[Task]\n" in shown(RotaClient.iter_tasks)
+    assert "-> list[Task]\n" in shown(client.wait_many)
+    assert submit + "Awaitable[Submitted]\n" in shown(RotaClient)
 
 
 def test_a_call_of_the_class_is_the_clients_too(rota):
     made = SyncRotaClient.submit(rota, "echo", "classes")
-    assert rota.wait(made["taskId"], 10)["state"] == "succeeded"
+    assert rota.wait(made.task_id, 10).state == "succeeded"
 
 
 def test_the_awaited_face_submits_waits_and_raises(server):
     async def story():
         async with RotaClient(server.url) as rota:
             task = await rota.submit("echo", "faces", params={"n": 1})
-            done = await rota.wait(task["taskId"], 10)
-            assert (done["state"], done["result"]) == ("succeeded", {"echo": {"n": 1}})
+            done = await rota.wait(task.task_id, 10)
+            assert (done.state, done.result) == ("succeeded", {"echo": {"n": 1}})
             with pytest.raises(Conflict):
-                await rota.cancel(task["taskId"])
+                await rota.cancel(task.task_id)
             with pytest.raises(NotFound):
                 await rota.get("tsk_/../x?y")
             with pytest.raises(InvalidRequest):
                 await rota.submit("echo", "faces", nonsense=1)
             rows = [row async for row in rota.iter_tasks(agent="faces")]
-            assert [row["taskId"] for row in rows] == [task["taskId"]]
-            assert [e["kind"] for e in await rota.task_events(task["taskId"])][
-                -1
-            ] == "task_succeeded"
+            assert [row.task_id for row in rows] == [task.task_id]
+            assert [e.kind for e in await rota.task_events(task.task_id)][-1] == "task_succeeded"
 
     asyncio.run(story())
 
@@ -81,37 +87,38 @@ def test_many_are_submitted_and_waited_for_by_the_feed(rota):
         [{"action": "sleep", "params": {"ms": n}} for n in (60, 1, 30)], agent="m"
     )
     ended = []
-    tasks = rota.wait_many([each["taskId"] for each in made], 20, on_end=ended.append)
-    assert [task["taskId"] for task in tasks] == [each["taskId"] for each in made]
-    assert {task["state"] for task in tasks} == {"succeeded"}
+    tasks = rota.wait_many([each.task_id for each in made], 20, on_end=ended.append)
+    assert [task.task_id for task in tasks] == [each.task_id for each in made]
+    assert {task.state for task in tasks} == {"succeeded"}
     assert len(ended) == 3
 
 
 def test_refusals_among_many_are_told_in_their_places(rota):
     tasks = [{"action": "echo"}, {"action": "echo", "priority": "urgent"}]
     good, bad = rota.submit_many(tasks, agent="some", raises=False)
-    assert good["taskId"]
-    assert bad["code"] == "bad_request"
+    assert good.task_id
+    assert bad.code == "bad_request"
     with pytest.raises(InvalidRequest):
         rota.submit_many(tasks, agent="some")
 
 
-def test_wait_many_gives_what_has_not_ended_as_it_is(rota):
+def test_wait_many_says_when_the_time_is_over(rota):
     done, never = (
-        rota.submit("echo", "late")["taskId"],
-        rota.submit("nobody-does", "late")["taskId"],
+        rota.submit("echo", "late").task_id,
+        rota.submit("nobody-does", "late").task_id,
     )
-    tasks = rota.wait_many([done, never], 0.3)
-    assert [task["state"] for task in tasks] == ["succeeded", "ready"]
+    with pytest.raises(WaitTimeout, match=r"1 of 2 tasks have not ended after 0\.3 s") as caught:
+        rota.wait_many([done, never], 0.3)
+    assert [task.state for task in caught.value.last] == ["succeeded", "ready"]
     assert rota.wait_many([]) == []
 
 
 def test_a_batch_is_waited_for_with_its_progress(rota):
     items = [{"action": "sleep", "params": {"ms": 20}} for _ in range(3)]
     told = []
-    batch = rota.submit_batch(items, agentId="progress")
-    end = rota.wait_batch(batch["batchId"], 20, on_progress=lambda *args: told.append(args))
-    assert (end["state"], told[-1]) == ("finished", (3, 3))
+    batch = rota.submit_batch(items, agent="progress")
+    end = rota.wait_batch(batch.batch_id, 20, on_progress=lambda *args: told.append(args))
+    assert (end.state, told[-1]) == ("finished", (3, 3))
 
 
 def test_a_stream_goes_on_after_the_server_was_killed(tmp_path):
@@ -119,13 +126,13 @@ def test_a_stream_goes_on_after_the_server_was_killed(tmp_path):
         rota = SyncRotaClient(first.url)
         lost = []
         stream = rota.stream(after=0, kinds=("task_succeeded",), on_lost=lost.append)
-        one = rota.submit("echo", "a")["taskId"]
-        assert next(stream)["task"] == one
+        one = rota.submit("echo", "a").task_id
+        assert next(stream).task_id == one
         first.kill()
         first.args = ("--port", str(first.port))
         first.start()
-        two = rota.submit("echo", "a")["taskId"]
-        assert next(stream)["task"] == two
+        two = rota.submit("echo", "a").task_id
+        assert next(stream).task_id == two
         assert lost
         stream.close()
         rota.close()
@@ -189,7 +196,7 @@ def test_a_submit_is_sent_again_with_the_same_key(face):
                     return await rota.submit("echo", "a")
 
             answer = asyncio.run(story())
-    assert answer["taskId"] == "tsk_1"
+    assert answer.task_id == "tsk_1"
     keys = {body["idempotencyKey"] for _, body in seen}
     assert len(seen) == 3
     assert len(keys) == 1

@@ -16,7 +16,13 @@ class Part(BaseModel):
 
 
 def given(function, params):
-    lease = {"leaseId": "lse_1", "taskId": "tsk_1", "token": 1, "attempt": 1, "task": {}}
+    lease = {
+        "leaseId": "lse_1",
+        "taskId": "tsk_1",
+        "token": 1,
+        "attempt": 1,
+        "task": {"taskId": "tsk_1"},
+    }
     ctx = Context({**lease, "params": params})
     return function(**Function(function, {}).arguments(ctx))
 

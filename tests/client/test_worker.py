@@ -10,10 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 from rota.client import Context, Fail, Retry, RotaClient, Worker
+from rota.client.models import TaskError
 from rota.client.trade import wish_of
 from rota.errors import ConfigError
 
-AGAIN = {"maxAttempts": 3, "kind": "fixed", "baseMs": 1}
+AGAIN = {"max_attempts": 3, "kind": "fixed", "base_s": 0.001}
 
 
 @asynccontextmanager
@@ -30,7 +31,7 @@ async def working(worker):
 
 async def ends(rota, action, agent, **fields):
     task = await rota.submit(action, agent, **fields)
-    return await rota.wait(task["taskId"], 20)
+    return await rota.wait(task.task_id, 20)
 
 
 def test_functions_take_params_as_they_like(server):
@@ -55,20 +56,20 @@ def test_functions_take_params_as_they_like(server):
 
     async def story():
         async with working(worker) as rota:
-            assert (await ends(rota, "by_name", "params", params={"a": 1}))["result"] == 3
-            done = (await ends(rota, "whole", "params", params={"x": 1}))["result"]
+            assert (await ends(rota, "by_name", "params", params={"a": 1})).result == 3
+            done = (await ends(rota, "whole", "params", params={"x": 1})).result
             assert (done["x"], done["attempt"]) == (1, 1)
             assert done["thread"].startswith("rota-")
             done = await ends(rota, "model", "params", params={"name": "bolt"})
-            assert done["result"] == {"name": "bolt", "count": 1}
+            assert done.result == {"name": "bolt", "count": 1}
             for action, params in (
                 ("model", {"count": 1}),
                 ("by_name", {}),
                 ("by_name", {"a": 1, "c": 1}),
             ):
                 task = await ends(rota, action, "params", params=params, retry=AGAIN)
-                assert (task["state"], task["error"]["code"]) == ("failed", "bad_params")
-                assert task["attempt"] == 1
+                assert (task.state, task.error.code) == ("failed", "bad_params")
+                assert task.attempt == 1
 
     asyncio.run(story())
 
@@ -100,18 +101,18 @@ def test_what_a_function_raises_is_what_the_task_says(server):
 
     async def story():
         async with working(worker) as rota:
-            assert (await ends(rota, "retry", "raises", retry=AGAIN))["result"] == 3
+            assert (await ends(rota, "retry", "raises", retry=AGAIN)).result == 3
             task = await ends(rota, "refuse", "raises", retry=AGAIN)
-            assert (task["error"]["code"], task["attempt"]) == ("no_part", 1)
+            assert (task.error.code, task.attempt) == ("no_part", 1)
             task = await ends(rota, "bug", "raises")
-            assert task["error"] == {"code": "KeyError", "message": "KeyError: 'missing'"}
-            lines = [line async for line in rota.iter_logs(task["taskId"])]
-            assert lines[0]["message"].startswith("Traceback")
-            assert {line["level"] for line in lines} == {"error"}
+            assert task.error == TaskError(code="KeyError", message="KeyError: 'missing'")
+            lines = [line async for line in rota.iter_logs(task.task_id)]
+            assert lines[0].message.startswith("Traceback")
+            assert {line.level for line in lines} == {"error"}
             assert "functions.py" not in str(lines)
-            assert (await ends(rota, "exit", "raises"))["error"]["code"] == "SystemExit"
+            assert (await ends(rota, "exit", "raises")).error.code == "SystemExit"
             task = await ends(rota, "object", "raises", retry=AGAIN)
-            assert (task["error"]["code"], task["attempt"]) == ("bad_result", 1)
+            assert (task.error.code, task.attempt) == ("bad_result", 1)
 
     asyncio.run(story())
 
@@ -129,15 +130,15 @@ def test_logs_and_progress_are_told_before_the_end(server):
 
     async def story():
         async with working(worker) as rota:
-            head = (await rota.head())["seq"]
-            task = (await rota.submit("talk", "talks"))["taskId"]
-            async for event in rota.stream(after=head, task=task, kinds=("task_progressed",)):
-                assert event["data"]["progress"] == {"done": 1}
+            head = (await rota.head()).seq
+            task = (await rota.submit("talk", "talks")).task_id
+            async for event in rota.stream(after=head, task_id=task, kinds=("task_progressed",)):
+                assert event.data["progress"] == {"done": 1}
                 break
-            assert (await rota.get(task))["state"] == "running"
+            assert (await rota.get(task)).state == "running"
             go_on.set()
-            assert (await rota.wait(task, 20))["state"] == "succeeded"
-            lines = [(line["level"], line["message"]) async for line in rota.iter_logs(task)]
+            assert (await rota.wait(task, 20)).state == "succeeded"
+            lines = [(line.level, line.message) async for line in rota.iter_logs(task)]
             told = [("info", "one"), ("info", "two"), ("info", "three"), ("warning", "four")]
             assert lines == told
 
@@ -165,7 +166,7 @@ def test_a_cancel_stops_async_and_plain_functions(server):
 
     async def story():
         async with working(worker) as rota:
-            made = [(await rota.submit(name, "cancels"))["taskId"] for name in ("wait", "block")]
+            made = [(await rota.submit(name, "cancels")).task_id for name in ("wait", "block")]
             for _ in made:
                 await asyncio.to_thread(began.acquire)
             for task in made:
@@ -175,7 +176,7 @@ def test_a_cancel_stops_async_and_plain_functions(server):
                     break
                 await asyncio.sleep(0.01)
             assert seen == {"async": True, "plain": True}
-            states = [(await rota.get(task))["state"] for task in made]
+            states = [(await rota.get(task)).state for task in made]
             assert states == ["cancelled", "cancelled"]
 
     asyncio.run(story())
@@ -192,7 +193,7 @@ def test_a_lease_is_kept_for_longer_than_it_is_long(server):
     async def story():
         async with working(worker) as rota:
             task = await ends(rota, "long", "keeps")
-            assert (task["result"], task["attempt"]) == ("kept", 1)
+            assert (task.result, task.attempt) == ("kept", 1)
 
     asyncio.run(story())
 
@@ -216,14 +217,14 @@ def test_stopping_finishes_what_it_can_and_gives_back_the_rest(server):
         async with RotaClient(server.url) as rota:
             await rota.pause(agent="stops")
             names = ("endless", "short", "endless")
-            made = [(await rota.submit(name, "stops"))["taskId"] for name in names]
+            made = [(await rota.submit(name, "stops")).task_id for name in names]
             await rota.resume(agent="stops")
             async with working(worker):
                 await began.get()
                 await began.get()
             tasks = [await rota.get(task) for task in made]
-            assert [task["state"] for task in tasks] == ["ready", "succeeded", "ready"]
-            assert [task["attempt"] for task in tasks][1] == 1
+            assert [task.state for task in tasks] == ["ready", "succeeded", "ready"]
+            assert [task.attempt for task in tasks][1] == 1
             for task in made:
                 if task != made[1]:
                     await rota.cancel(task)
@@ -244,12 +245,12 @@ def test_a_worker_is_lent_nothing_that_no_function_serves(server):
 
     async def story():
         async with RotaClient(server.url) as rota:
-            odd = (await rota.submit("two", "serves-a"))["taskId"]
+            odd = (await rota.submit("two", "serves-a")).task_id
             async with working(worker):
-                assert (await ends(rota, "one", "serves-a"))["result"] == 1
-                assert (await ends(rota, "two", "serves-b"))["result"] == 2
-            events = (await rota.events(task=odd))["events"]
-            assert [event["kind"] for event in events] == ["task_submitted"]
+                assert (await ends(rota, "one", "serves-a")).result == 1
+                assert (await ends(rota, "two", "serves-b")).result == 2
+            events = (await rota.events(task_id=odd)).events
+            assert [event.kind for event in events] == ["task_submitted"]
             await rota.cancel(odd)
 
     asyncio.run(story())
@@ -282,9 +283,9 @@ def test_a_batch_of_short_tasks_is_settled_in_lots(server):
     async def story():
         async with working(worker) as rota:
             items = [{"action": "tiny", "params": {"n": n}} for n in range(100)]
-            batch = await rota.submit_batch(items, agentId="many")
-            end = await rota.wait_batch(batch["batchId"], 60)
-            assert end["counts"]["succeeded"] == 100
+            batch = await rota.submit_batch(items, agent="many")
+            end = await rota.wait_batch(batch.batch_id, 60)
+            assert end.counts["succeeded"] == 100
 
     asyncio.run(story())
 
@@ -300,9 +301,9 @@ def test_a_large_result_fails_its_task_and_no_other(server):
         async with working(worker) as rota:
             big = await rota.submit("huge", "sizes", params={"size": 5 << 20})
             small = await ends(rota, "huge", "sizes", params={"size": 5})
-            assert small["result"] == "xxxxx"
-            task = await rota.wait(big["taskId"], 20)
-            assert (task["state"], task["error"]["code"]) == ("failed", "bad_result")
+            assert small.result == "xxxxx"
+            task = await rota.wait(big.task_id, 20)
+            assert (task.state, task.error.code) == ("failed", "bad_result")
 
     asyncio.run(story())
 

@@ -11,7 +11,7 @@ import pytest
 from support.server_process import REPOSITORY, ServerProcess
 from support.worker_process import WorkerProcess
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 
 EXAMPLES = REPOSITORY / "examples"
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def rota(server):
-    with SyncRotaClient(server.url) as client:
+    with JsonClient(server.url) as client:
         yield client
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rota.client.sync_client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_a_token_is_a_number(rota: Rota, token: object) -> None:
 
 def test_the_client_passes_it_on(rota: Rota, tab: Target) -> None:
     task, token = start(rota, tab)
-    client = SyncRotaClient(f"http://127.0.0.1:{rota.port}")
+    client = JsonClient(f"http://127.0.0.1:{rota.port}")
     client.add_logs(task, ["a"], token=token)
     client.add_progress(task, 2, token=token)
     with pytest.raises(Conflict) as refused:

@@ -14,7 +14,7 @@ import pytest
 from support.certificates import certify, needs_openssl
 from support.http_server import Rota, read_all, until
 
-from rota.client import SyncRotaClient
+from rota.client.sync_client import JsonClient
 from rota.errors import ConfigError, InvalidRequest, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def secure(serve: Servers, pem: Path) -> Rota:
 
 
 @pytest.fixture
-def client(secure: Rota, pem: Path, monkeypatch: pytest.MonkeyPatch) -> SyncRotaClient:
+def client(secure: Rota, pem: Path, monkeypatch: pytest.MonkeyPatch) -> JsonClient:
     monkeypatch.setenv("ROTA_CA", str(pem / "cert.pem"))
-    return SyncRotaClient(f"https://127.0.0.1:{secure.port}")
+    return JsonClient(f"https://127.0.0.1:{secure.port}")
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def reload(rota: Rota) -> None:
     rota.inside(lambda server: server._reload_soon())
 
 
-def test_tasks_are_submitted_and_followed_over_https(secure: Rota, client: SyncRotaClient) -> None:
+def test_tasks_are_submitted_and_followed_over_https(secure: Rota, client: JsonClient) -> None:
     task = client.submit("echo", "ann", params={"text": "hello"})["taskId"]
     assert client.wait(task, 10)["state"] == "succeeded"
     stream = client.stream(after=0)
@@ -76,7 +76,7 @@ def test_tasks_are_submitted_and_followed_over_https(secure: Rota, client: SyncR
 
 def test_who_does_not_know_the_certificate_does_not_talk(secure: Rota) -> None:
     with pytest.raises(ServerUnreachable, match="certificate"):
-        SyncRotaClient(f"https://127.0.0.1:{secure.port}").health()
+        JsonClient(f"https://127.0.0.1:{secure.port}").health()
 
 
 def test_a_file_of_certificates_that_is_none_is_named(
@@ -84,7 +84,7 @@ def test_a_file_of_certificates_that_is_none_is_named(
 ) -> None:
     monkeypatch.setenv("ROTA_CA", str(tmp_path / "none.pem"))
     with pytest.raises(InvalidRequest, match="ROTA_CA"):
-        SyncRotaClient("https://127.0.0.1:1")
+        JsonClient("https://127.0.0.1:1")
 
 
 def test_plain_http_is_not_served(secure: Rota) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.client.faces import asks
+from rota.client.models import Changed, TaskState
 from rota.client.paths import path_of, said
 from rota.client.steps import Call
+from rota.client.words import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from rota.client.fields import Filters
 
 BULK_WAIT_S = 600.0
 """How much longer than others an answer about many tasks may take."""
@@ -18,38 +22,43 @@ BULK_WAIT_S = 600.0
 class BulkCalls:
     """/v1/tasks/cancel, /retry and /reprioritise.
 
-    The filters of all of them: `agent`, `action`, `batch`, `workflow`, `key`, `older_than_s` since
-    the submission, `created_before` as an RFC 3339 moment. Without any, `everything` must be asked
-    for. With `dry_run` nothing is changed; at most `limit` tasks are. The answer says how many
-    were `matched`, `changed` and, by code, `refused`, and whether there may be `more`. If no answer
+    The filters of all of them: `agent`, `action`, `batch_id`, `workflow_id`, `key`, `older_than_s`
+    since the submission, `created_before`. Without any, `everything` must be asked for. With
+    `dry_run` nothing is changed; at most `limit` tasks are. The answer says how many were
+    `matched`, `changed` and, by code, `refused`, and whether there may be `more`. If no answer
     comes, the same again goes on where it was.
     """
 
-    @asks
+    @asks(Changed)
     def cancel_many(
         self,
         /,
         *,
         state: str | Sequence[str] | None = None,
         reason: str | None = None,
-        **filters: Any,
+        **filters: Unpack[Filters],
     ) -> Call:
         """Cancel all tasks that the filters name, of those that have not ended."""
         return _bulk("cancel", {"state": _states(state), "reason": reason}, filters)
 
-    @asks
-    def retry_many(self, /, *, code: str | None = None, **filters: Any) -> Call:
+    @asks(Changed)
+    def retry_many(self, /, *, code: str | None = None, **filters: Unpack[Filters]) -> Call:
         """Give all failed tasks that the filters name new lives; `code` is that of their error."""
         return _bulk("retry", {"code": code}, filters)
 
-    @asks
+    @asks(Changed)
     def reprioritise_many(
-        self, /, priority: int | str, *, state: str | Sequence[str] | None = None, **filters: Any
+        self,
+        /,
+        priority: int | str,
+        *,
+        state: str | Sequence[str] | None = None,
+        **filters: Unpack[Filters],
     ) -> Call:
         """Give all tasks that the filters name another priority, of those that have not ended."""
         return _bulk("reprioritise", {"priority": priority, "state": _states(state)}, filters)
 
-    @asks
+    @asks(TaskState)
     def reprioritise(self, task_id: str, priority: int | str) -> Call:
         """Give a task another priority. Raises NotFound, or Conflict if it has ended."""
         path = path_of("tasks", task_id, "reprioritise")
@@ -60,34 +69,9 @@ def _states(state: str | Sequence[str] | None) -> str | list[str] | None:
     return state if state is None or isinstance(state, str) else list(state)
 
 
-def _bulk(how: str, fields: dict[str, Any], filters: dict[str, Any]) -> Call:
-    """Describe one of them; a filter that there is not is the caller's mistake."""
-    body = said({**fields, **_filters(**filters)})
+def _bulk(how: str, fields: dict[str, Any], filters: Mapping[str, Any]) -> Call:
+    """Describe one of them."""
+    meant = dict(filters)
+    named = {"type": meant.pop("action", None), "all": meant.pop("everything", None) or None}
+    body = said({**fields, **named, **wire(meant)})
     return Call("POST", f"/v1/tasks/{how}", body=body, wait_s=BULK_WAIT_S)
-
-
-def _filters(
-    *,
-    agent: str | None = None,
-    action: str | None = None,
-    batch: str | None = None,
-    workflow: str | None = None,
-    key: str | None = None,
-    older_than_s: float | None = None,
-    created_before: str | None = None,
-    everything: bool | None = None,
-    dry_run: bool | None = None,
-    limit: int | None = None,
-) -> dict[str, Any]:
-    return {
-        "agentId": agent,
-        "type": action,
-        "batchId": batch,
-        "workflowId": workflow,
-        "key": key,
-        "olderThanMs": None if older_than_s is None else round(older_than_s * 1000),
-        "createdBefore": created_before,
-        "all": everything or None,
-        "dryRun": dry_run or None,
-        "limit": limit,
-    }

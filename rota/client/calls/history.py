@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota.client.faces import asks, does, iterates
+from rota.client.models import Event, EventPage, Head
 from rota.client.pages import PAGE_ROWS
 from rota.client.paths import path_of
 from rota.client.steps import Call, Flow, Give, Json, Open, Rows, stream_rows
@@ -19,7 +20,7 @@ END_KINDS = ("task_succeeded", "task_failed", "task_expired", "task_cancelled")
 class HistoryCalls:
     """/v1/events, /v1/tasks/{id}/events."""
 
-    @does
+    @does(list[Event])
     def task_events(self, task_id: str) -> Flow[list[Json]]:
         """Give the whole history of one task, oldest first. Raises NotFound."""
         found: list[Json] = []
@@ -30,7 +31,7 @@ class HistoryCalls:
             place = page.get("next")
         return found
 
-    @iterates
+    @iterates(Event)
     def iter_task_events(self, task_id: str, *, after: int = 0) -> Rows[Json]:
         """Give the same one by one, after a seq, asked for a page at a time."""
         place: int | None = after
@@ -40,33 +41,33 @@ class HistoryCalls:
                 yield Give(event)
             place = page.get("next")
 
-    @asks
+    @asks(EventPage)
     def events(
         self,
         *,
         after: int = 0,
         limit: int | None = None,
         kinds: Iterable[str] = (),
-        task: str | None = None,
+        task_id: str | None = None,
         agent: str | None = None,
         view: str | None = None,
     ) -> Call:
         """Give a page of the history after a seq; the next page is after its `next`."""
-        query = _wanted(kinds, task, agent, view)
+        query = _wanted(kinds, task_id, agent, view)
         return Call("GET", "/v1/events", {"after": after, "limit": limit, **query}, is_safe=True)
 
-    @iterates
+    @iterates(Event)
     def iter_events(
         self,
         *,
         after: int = 0,
         kinds: Iterable[str] = (),
-        task: str | None = None,
+        task_id: str | None = None,
         agent: str | None = None,
         view: str | None = None,
     ) -> Rows[Json]:
         """Give the history after a seq to its present end, asked for a page at a time."""
-        query, is_more = _wanted(kinds, task, agent, view), True
+        query, is_more = _wanted(kinds, task_id, agent, view), True
         while is_more:
             asked = {"after": after, "limit": PAGE_ROWS, **query}
             page: Json = yield Call("GET", "/v1/events", asked, is_safe=True)
@@ -75,18 +76,18 @@ class HistoryCalls:
             after = page["next"]
             is_more = after < page["head"]
 
-    @asks
+    @asks(Head)
     def head(self) -> Call:
         """Give the seq and the digest of the last event."""
         return head_call()
 
-    @iterates
+    @iterates(Event)
     def stream(
         self,
         *,
         after: int | None = None,
         kinds: Iterable[str] = (),
-        task: str | None = None,
+        task_id: str | None = None,
         agent: str | None = None,
         view: str | None = None,
         on_lost: Callable[[str], None] | None = None,
@@ -97,7 +98,7 @@ class HistoryCalls:
         is told. Raises if the first one cannot be made, or the server refuses.
         """
         at: int = (yield head_call())["seq"] if after is None else after
-        open_at = stream_at(kinds=kinds, task=task, agent=agent, view=view)
+        open_at = stream_at(kinds=kinds, task_id=task_id, agent=agent, view=view)
         yield from stream_rows(open_at, at, on_lost)
 
 
@@ -108,19 +109,19 @@ def head_call() -> Call:
 def stream_at(
     *,
     kinds: Iterable[str] = (),
-    task: str | None = None,
+    task_id: str | None = None,
     agent: str | None = None,
     view: str | None = None,
 ) -> Callable[[int], Open]:
     """Say which events are wanted; where from is said when the stream is opened."""
-    query = _wanted(kinds, task, agent, view)
+    query = _wanted(kinds, task_id, agent, view)
     return lambda after: Open("/v1/events/stream", after, query)
 
 
 def _wanted(
-    kinds: Iterable[str], task: str | None, agent: str | None, view: str | None
+    kinds: Iterable[str], task_id: str | None, agent: str | None, view: str | None
 ) -> dict[str, str | None]:
-    return {"kind": ",".join(kinds), "task": task, "agentId": agent, "view": view}
+    return {"kind": ",".join(kinds), "task": task_id, "agentId": agent, "view": view}
 
 
 def _task_page(task_id: str, after: int) -> Call:

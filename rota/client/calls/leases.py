@@ -13,36 +13,47 @@ from rota.client.faces import asks, iterates
 from rota.client.pages import all_rows
 from rota.client.paths import path_of, said
 from rota.client.steps import Call, Json, Rows
+from rota.client.words import in_ms, wire
+from rota.client.work_models import (
+    Heartbeat,
+    Leases,
+    Settled,
+    SettledMany,
+    WorkerInfo,
+    WorkerPage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rota.client.fields import Outcome, Want
 
 
 class LeaseCalls:
     """/v1/leases, /v1/workers."""
 
-    @asks
+    @asks(Leases)
     def lease(
         self,
         worker_id: str,
         *,
         agents: Iterable[str] = (),
-        types: Iterable[str] = (),
-        wants: Iterable[Json] = (),
+        actions: Iterable[str] = (),
+        wants: Iterable[Want] = (),
         labels: Iterable[str] = (),
         max_tasks: int = 1,
         wait_s: float = 0.0,
         lease_s: float | None = None,
         start: bool | None = None,
     ) -> Call:
-        """Take up to so many tasks; wait up to `wait_s` for the first. Gives {"leases": [...]}.
+        """Take up to so many tasks; wait up to `wait_s` for the first.
 
-        Instead of `agents` and `types`, several filters can be given: `wants` is a list of
-        {"agents", "types"}.
+        Instead of `agents` and `actions`, several filters can be given: `wants` is a list of
+        {"agents", "actions"}.
         """
         wish = lease_wish(
             agents=agents,
-            types=types,
+            actions=actions,
             wants=wants,
             labels=labels,
             max_tasks=max_tasks,
@@ -52,7 +63,7 @@ class LeaseCalls:
         )
         return Call("POST", "/v1/leases", body={"workerId": worker_id, **wish}, wait_s=wait_s)
 
-    @asks
+    @asks(Heartbeat)
     def heartbeat(
         self,
         lease_id: str,
@@ -63,23 +74,25 @@ class LeaseCalls:
         level: str | None = None,
         lease_s: float | None = None,
     ) -> Call:
-        """Keep a lease, and tell of the task. `cancelRequested` asks to stop.
+        """Keep a lease, and tell of the task. `cancel_requested` asks to stop.
 
         Raises Conflict `stale_attempt` if it is another's or over, or NotFound.
         """
-        body = said({"token": token, "progress": progress, "level": level, "leaseMs": _ms(lease_s)})
+        body = said(
+            {"token": token, "progress": progress, "level": level, "leaseMs": in_ms(lease_s)}
+        )
         if told := list(lines):
             body["lines"] = told
         is_safe = not told and progress is None
         return Call("POST", path_of("leases", lease_id, "heartbeat"), body=body, is_safe=is_safe)
 
-    @asks
+    @asks(Settled)
     def complete(self, lease_id: str, token: int, result: Any = None) -> Call:
         """Say that a task is done, with its result. Raises Conflict `stale_attempt`, NotFound."""
         body = said({"token": token, "result": result})
         return Call("POST", path_of("leases", lease_id, "complete"), body=body)
 
-    @asks
+    @asks(Settled)
     def fail(
         self,
         lease_id: str,
@@ -93,33 +106,34 @@ class LeaseCalls:
     ) -> Call:
         """Say that an attempt failed; whether there is another is the task's policy to say."""
         body = said({"token": token, "error": error, "code": code, "retryable": retryable})
-        more = said({"retryAfterMs": _ms(retry_after_s), "details": details})
+        more = said({"retryAfterMs": in_ms(retry_after_s), "details": details})
         return Call("POST", path_of("leases", lease_id, "fail"), body=body | more)
 
-    @asks
+    @asks(Settled)
     def release(self, lease_id: str, token: int) -> Call:
         """Give a task back undone, at no cost to it."""
         return Call("POST", path_of("leases", lease_id, "release"), body={"token": token})
 
-    @asks
+    @asks(SettledMany)
     def settle(
-        self, worker_id: str, outcomes: Iterable[Json], *, lease: Json | None = None
+        self, worker_id: str, outcomes: Iterable[Outcome], *, lease: Json | None = None
     ) -> Call:
         """Give many outcomes, each answered on its own, and take the next tasks with them.
 
-        An outcome is {"leaseId", "token", "outcome": "complete" | "fail" | "release", ...}; `lease`
-        is made by `lease_wish`.
+        An outcome is {"lease_id", "token", "outcome": "complete" | "fail" | "release", ...};
+        `lease` is made by `lease_wish`.
         """
-        body = said({"workerId": worker_id, "outcomes": list(outcomes), "lease": lease})
+        told = [wire(each) for each in outcomes]
+        body = said({"workerId": worker_id, "outcomes": told, "lease": lease})
         wait_s = (lease or {}).get("waitMs", 0) / 1000
         return Call("POST", "/v1/leases/settle", body=body, wait_s=wait_s)
 
-    @asks
+    @asks(WorkerPage)
     def workers(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
         """Give a page of workers: when each was last seen, and what it holds."""
         return Call("GET", "/v1/workers", {"limit": limit, "cursor": cursor}, is_safe=True)
 
-    @iterates
+    @iterates(WorkerInfo)
     def iter_workers(self) -> Rows[Json]:
         """Give all workers, asked for a page at a time."""
         return all_rows("workers", "/v1/workers", {})
@@ -128,8 +142,8 @@ class LeaseCalls:
 def lease_wish(
     *,
     agents: Iterable[str] = (),
-    types: Iterable[str] = (),
-    wants: Iterable[Json] = (),
+    actions: Iterable[str] = (),
+    wants: Iterable[Want] = (),
     labels: Iterable[str] = (),
     max_tasks: int = 1,
     wait_s: float = 0.0,
@@ -138,10 +152,7 @@ def lease_wish(
 ) -> Json:
     """Say which tasks a worker takes, how many, and how long it waits for them."""
     wish: Json = {"max": max_tasks, "waitMs": round(wait_s * 1000)}
-    named = {"agents": agents, "types": types, "wants": wants, "labels": labels}
+    filters = [wire(each) for each in wants]
+    named = {"agents": agents, "types": actions, "wants": filters, "labels": labels}
     wish |= {name: listed for name, each in named.items() if (listed := list(each))}
-    return wish | said({"leaseMs": _ms(lease_s), "start": start})
-
-
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
+    return wish | said({"leaseMs": in_ms(lease_s), "start": start})

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from rota.client.faces import asks, iterates
 from rota.client.pages import all_rows
-from rota.client.paths import new_key, path_of, said
+from rota.client.paths import keyed_body, path_of, said
 from rota.client.steps import Call, Json, Rows
+from rota.client.words import wire
+from rota.client.work_models import (
+    AddedItem,
+    AddedItems,
+    ItemPage,
+    Project,
+    ProjectAnswer,
+    ProjectAnswers,
+    ProjectPage,
+    QueueStatus,
+    RemovedProject,
+    Run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rota.client.fields import ItemBody, ItemChanges, ItemFields
 
 
 class ProjectCalls:
@@ -18,28 +33,26 @@ class ProjectCalls:
 
     retries: int
 
-    @asks
-    def add_to_project(self, project: str, action: str, /, **fields: Any) -> Call:
-        """Put a task on a project's list; `fields` are those of `submit`, and `before`.
+    @asks(AddedItem)
+    def add_to_project(self, project: str, action: str, /, **fields: Unpack[ItemFields]) -> Call:
+        """Put a task on a project's list; it has the fields of `submit`, and `before`.
 
-        It is submitted when a run selects it. An idempotencyKey is made for you, if `retries` is
+        It is submitted when a run selects it. An idempotency_key is made for you, if `retries` is
         not 0.
         """
-        body = said({"action": action, **fields})
-        if self.retries:
-            body.setdefault("idempotencyKey", new_key())
+        body = keyed_body({**fields, "action": action}, self.retries)
         is_safe = "idempotencyKey" in body
         return Call("POST", path_of("projects", project, "tasks"), body=body, is_safe=is_safe)
 
-    @asks
+    @asks(AddedItems)
     def add_many_to_project(
-        self, project: str, tasks: Iterable[Json], /, *, before: str | None = None
+        self, project: str, tasks: Iterable[ItemBody], /, *, before: str | None = None
     ) -> Call:
         """Put several tasks on a project's list, all of them or none."""
-        body = said({"tasks": list(tasks), "before": before})
+        body = wire(said({"tasks": list(tasks), "before": before}))
         return Call("POST", path_of("projects", project, "tasks"), body=body)
 
-    @asks
+    @asks(ItemPage)
     def project_tasks(
         self, project: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Call:
@@ -47,25 +60,27 @@ class ProjectCalls:
         query = {"limit": limit, "cursor": cursor}
         return Call("GET", path_of("projects", project, "tasks"), query, is_safe=True)
 
-    @asks
-    def edit_project_task(self, project: str, task_id: str, /, **changes: Any) -> Call:
+    @asks(AddedItem)
+    def edit_project_task(
+        self, project: str, task_id: str, /, **changes: Unpack[ItemChanges]
+    ) -> Call:
         """Change what has not started: its fields, or its place by `before` or `position`.
 
         Raises NotFound, or Conflict if it has started.
         """
-        return Call("PATCH", path_of("projects", project, "tasks", task_id), body=changes)
+        return Call("PATCH", path_of("projects", project, "tasks", task_id), body=wire(changes))
 
-    @asks
+    @asks(AddedItem)
     def remove_project_task(self, project: str, task_id: str, reason: str = "") -> Call:
         """Take off its list what has not started. Raises NotFound, or Conflict."""
         path = path_of("projects", project, "tasks", task_id)
         return Call("DELETE", path, body={"reason": reason})
 
-    @asks
+    @asks(ProjectAnswer)
     def run_project(
         self,
         project: str,
-        mode: str = "single",
+        mode: Literal["single", "loop"] = "single",
         task_id: str | None = None,
         *,
         reason: str | None = None,
@@ -77,50 +92,58 @@ class ProjectCalls:
         body = said({"mode": mode, "taskId": task_id, "reason": reason})
         return Call("POST", path_of("projects", project, "run"), body=body)
 
-    @asks
+    @asks(ProjectAnswer)
     def stop_project(self, project: str, reason: str = "") -> Call:
         """Let the running task end, and no other begin."""
         path = path_of("projects", project, "queue", "stop")
         return Call("POST", path, body={"reason": reason}, is_safe=True)
 
-    @asks
+    @asks(ProjectAnswer)
     def force_stop_project(self, project: str, reason: str = "") -> Call:
-        """Cut off whatever runs; `stillRunning` names what is not gone yet."""
+        """Cut off whatever runs; `still_running` names what is not gone yet."""
         path = path_of("projects", project, "queue", "force-stop")
         return Call("POST", path, body={"reason": reason}, is_safe=True)
 
-    @asks
-    def steer_projects(self, how: str, projects: Iterable[str], /, **fields: Any) -> Call:
-        """Do one of run, stop and force-stop with several projects, each answered on its own."""
-        body = {"projects": list(projects), **said(fields)}
+    @asks(ProjectAnswers)
+    def steer_projects(
+        self,
+        how: Literal["run", "stop", "force-stop"],
+        projects: Iterable[str],
+        /,
+        *,
+        mode: Literal["single", "loop"] | None = None,
+        reason: str | None = None,
+    ) -> Call:
+        """Do something with several projects, each answered on its own; `mode` is for run."""
+        body = said({"projects": list(projects), "mode": mode, "reason": reason})
         return Call("POST", path_of("projects", how), body=body)
 
-    @asks
+    @asks(QueueStatus)
     def project_status(self, project: str) -> Call:
         """Say what a project is doing, or how its last run ended. Raises NotFound."""
         return Call("GET", path_of("projects", project, "queue", "status"), is_safe=True)
 
-    @asks
+    @asks(Project)
     def get_project(self, project: str) -> Call:
         """Give a project with its status, figures and last runs. Raises NotFound."""
         return Call("GET", path_of("projects", project), is_safe=True)
 
-    @asks
+    @asks(ProjectPage)
     def projects(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
-        """Give a page of projects, by name; `nextCursor` leads to the next one."""
+        """Give a page of projects, by name; `next_cursor` leads to the next one."""
         return Call("GET", "/v1/projects", {"limit": limit, "cursor": cursor}, is_safe=True)
 
-    @iterates
+    @iterates(Project)
     def iter_projects(self) -> Rows[Json]:
         """Give all projects, by name, asked for a page at a time."""
         return all_rows("projects", "/v1/projects", {})
 
-    @asks
+    @asks(RemovedProject)
     def delete_project(self, project: str, reason: str = "") -> Call:
         """Drop a project that does not run, and its list. Raises NotFound, or Conflict."""
         return Call("DELETE", path_of("projects", project), body={"reason": reason})
 
-    @asks
+    @asks(Run)
     def get_run(self, project: str, run_id: str) -> Call:
         """Give one run of a project, however old. Raises NotFound."""
         return Call("GET", path_of("projects", project, "runs", run_id), is_safe=True)

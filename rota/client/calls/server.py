@@ -8,6 +8,7 @@ from rota.client.faces import asks, iterates
 from rota.client.pages import all_rows
 from rota.client.paths import path_of, path_of_pause, said
 from rota.client.steps import Call, Json, Rows
+from rota.client.work_models import RevokedToken, Token, TokenPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class ServerCalls:
     """/v1/agents, /v1/types, /v1/scheduler, /v1/stats, /v1/config, /v1/tokens, /health."""
 
-    @asks
+    @asks(dict[str, Any])
     def pause(
         self, *, agent: str | None = None, action: str | None = None, reason: str = ""
     ) -> Call:
@@ -24,17 +25,17 @@ class ServerCalls:
         path = f"{path_of_pause(agent, action)}/pause"
         return Call("POST", path, body={"reason": reason}, is_safe=True)
 
-    @asks
+    @asks(dict[str, Any])
     def resume(self, *, agent: str | None = None, action: str | None = None) -> Call:
         """Dispatch again what `pause` held back."""
         return Call("POST", f"{path_of_pause(agent, action)}/resume", is_safe=True)
 
-    @asks
+    @asks(dict[str, Any])
     def scheduler(self) -> Call:
         """Say what is paused."""
         return _get("/v1/scheduler")
 
-    @asks
+    @asks(dict[str, Any])
     def agents(
         self, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> Call:
@@ -44,42 +45,42 @@ class ServerCalls:
         """
         return _get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
-    @iterates
+    @iterates(dict[str, Any])
     def iter_agents(self, *, state: str | None = None) -> Rows[Json]:
         """Give all agents, by name, asked for a page at a time."""
         return all_rows("agents", "/v1/agents", {"state": state})
 
-    @asks
+    @asks(dict[str, Any])
     def types(self) -> Call:
         """Give the types of tasks, with their settings and what each has in flight."""
         return _get("/v1/types")
 
-    @asks
+    @asks(dict[str, Any])
     def stats(self) -> Call:
         """Give the counters."""
         return _get("/v1/stats")
 
-    @asks
+    @asks(dict[str, Any])
     def config(self) -> Call:
         """Give the settings in force, without secrets."""
         return _get("/v1/config")
 
-    @asks
+    @asks(dict[str, Any])
     def change_limits(self, /, **scheduler: Any) -> Call:
         """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
         return Call("POST", "/v1/config/reload", body={"scheduler": scheduler}, is_safe=True)
 
-    @asks
+    @asks(dict[str, Any])
     def namespaces(self) -> Call:
         """Give the server's namespaces, and their states."""
         return _get("/v1/namespaces")
 
-    @asks
+    @asks(dict[str, Any])
     def health(self) -> Call:
         """Give what the server says of its health."""
         return _get("/health")
 
-    @asks
+    @asks(dict[str, Any])
     def ask(
         self,
         method: str,
@@ -94,7 +95,7 @@ class ServerCalls:
 
     # -- who may do what ---------------------------------------------------------------------
 
-    @asks
+    @asks(Token)
     def create_token(
         self,
         name: str,
@@ -111,12 +112,12 @@ class ServerCalls:
             body["expiresInMs"] = round(expires_s * 1000)
         return Call("POST", "/v1/tokens", body=body)
 
-    @asks
+    @asks(TokenPage)
     def tokens(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
         """Give a page of tokens, by name, without their secrets."""
         return _get("/v1/tokens", limit=limit, cursor=cursor)
 
-    @asks
+    @asks(RevokedToken)
     def revoke_token(self, name: str) -> Call:
         """Let a token open nothing any more, at once. Raises NotFound."""
         return Call("DELETE", path_of("tokens", name))

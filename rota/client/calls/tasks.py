@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from rota.client.calls.history import END_KINDS, head_call, stream_at
 from rota.client.faces import asks, does, iterates
+from rota.client.models import ENDED, LogLine, LogPage, Submitted, Task, TaskPage, TaskState
 from rota.client.pages import all_rows
-from rota.client.paths import new_key, path_of, said
+from rota.client.paths import keyed_body, path_of, said
 from rota.client.steps import Call, Flow, Give, Json, Rows, Together, sifted, stream_rows
 from rota.clock import rfc3339
 from rota.errors import RotaError
@@ -15,8 +16,9 @@ from rota.errors import RotaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from rota.client.fields import TaskBody, TaskFields
+
 SUBMITS_AT_ONCE = 32
-TERMINAL_STATES = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
 class TaskCalls:
@@ -24,27 +26,28 @@ class TaskCalls:
 
     retries: int
 
-    @asks
-    def submit(self, /, action: str, agent: str, **fields: Any) -> Call:
-        """Submit a task; `fields` are the body's others, by their names on the wire.
+    @asks(Submitted)
+    def submit(self, /, action: str, agent: str, **fields: Unpack[TaskFields]) -> Call:
+        """Submit a task.
 
-        Such as params, priority, deadline, dependsOn, delayMs, timeoutMs, retry, idempotencyKey.
-        Without such a key the client makes one, so that it can send the task again without fear of
-        a second one; it does not if `retries` is 0.
+        Its fields are those of the API in snake_case, and durations in seconds: params, priority,
+        deadline, depends_on, delay_s, timeout_s, retry, idempotency_key and so on. Without such a
+        key the client makes one, so that it can send the task again without fear of a second one;
+        it does not if `retries` is 0.
         """
-        return _submit_call({"action": action, "agentId": agent, **fields}, self.retries)
+        return _submit_call({**fields, "action": action, "agent": agent}, self.retries)
 
-    @does
+    @does(list[Submitted])
     def submit_many(
-        self, tasks: Iterable[Json], /, *, agent: str | None = None, raises: bool = True
+        self, tasks: Iterable[TaskBody], /, *, agent: str | None = None, raises: bool = True
     ) -> Flow[list[Json]]:
         """Submit tasks, each on its own and several at once; give their answers, in order.
 
-        A task is a body as of `submit`; `agent` is for those that name no agentId. When all have
-        been tried the first refusal is raised, or with `raises=False` each is in the place of its
-        answer, as {"code", "error"}. To submit all or none, see `submit_batch`.
+        A task has the fields of `submit`; `agent` is for those that name none. When all have been
+        tried the first refusal is raised, or with `raises=False` each is in the place of its
+        answer, with its code and error. To submit all or none, see `submit_batch`.
         """
-        named = {"agentId": agent} if agent is not None else {}
+        named = {"agent": agent} if agent is not None else {}
         calls = [_submit_call({**named, **task}, self.retries) for task in tasks]
         answers: list[Json | RotaError] = yield Together(calls, SUBMITS_AT_ONCE)
         refused = [answer for answer in answers if isinstance(answer, RotaError)]
@@ -52,7 +55,7 @@ class TaskCalls:
             raise refused[0]
         return [_shown(answer) for answer in answers]
 
-    @asks
+    @asks(Task)
     def get(self, task_id: str, *, wait_s: float = 0.0, at: int | str | None = None) -> Call:
         """Give one task; with `wait_s` when it has ended, or after so long. Raises NotFound.
 
@@ -60,60 +63,62 @@ class TaskCalls:
         """
         return get_call(task_id, wait_s=wait_s, at=at)
 
-    @asks
+    @asks(TaskPage)
     def tasks(
         self,
         *,
         agent: str | None = None,
         state: str | None = None,
         action: str | None = None,
-        batch: str | None = None,
-        workflow: str | None = None,
+        batch_id: str | None = None,
+        workflow_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Call:
-        """Give a page of tasks, newest first; `nextCursor` leads to the next one."""
-        query = {"agentId": agent, "state": state, "type": action, "batchId": batch}
-        query |= {"workflowId": workflow, "cursor": cursor}
+        """Give a page of tasks, newest first; `next_cursor` leads to the next one."""
+        query = {"agentId": agent, "state": state, "type": action, "batchId": batch_id}
+        query |= {"workflowId": workflow_id, "cursor": cursor}
         return Call("GET", "/v1/tasks", {**query, "limit": limit}, is_safe=True)
 
-    @iterates
+    @iterates(Task)
     def iter_tasks(
         self,
         *,
         agent: str | None = None,
         state: str | None = None,
         action: str | None = None,
-        batch: str | None = None,
-        workflow: str | None = None,
+        batch_id: str | None = None,
+        workflow_id: str | None = None,
     ) -> Rows[Json]:
         """Give all tasks, newest first, asked for a page at a time; filters as of `tasks`."""
-        query = {"agentId": agent, "state": state, "type": action, "batchId": batch}
-        return all_rows("tasks", "/v1/tasks", {**query, "workflowId": workflow})
+        query = {"agentId": agent, "state": state, "type": action, "batchId": batch_id}
+        return all_rows("tasks", "/v1/tasks", {**query, "workflowId": workflow_id})
 
-    @asks
+    @asks(TaskState)
     def cancel(self, task_id: str, reason: str = "") -> Call:
         """Cancel a task. Raises NotFound, or Conflict if it has ended."""
         return Call("POST", path_of("tasks", task_id, "cancel"), body={"reason": reason})
 
-    @asks
+    @asks(TaskState)
     def retry(self, task_id: str) -> Call:
         """Give a failed task a new life. Raises NotFound, Conflict, or QueueFull."""
         return Call("POST", path_of("tasks", task_id, "retry"))
 
     # -- what a task says --------------------------------------------------------------------
 
-    @asks
-    def logs(self, task_id: str, *, cursor: int | None = None, limit: int | None = None) -> Call:
+    @asks(LogPage)
+    def logs(
+        self, task_id: str, *, cursor: int | str | None = None, limit: int | None = None
+    ) -> Call:
         """Give a page of a task's log, oldest first, after `cursor` lines. Raises NotFound."""
         return _logs_call(task_id, cursor, limit)
 
-    @iterates
+    @iterates(LogLine)
     def iter_logs(self, task_id: str) -> Rows[Json]:
         """Give a task's whole log as it is now, asked for a page at a time. Raises NotFound."""
         return all_rows("lines", path_of("tasks", task_id, "logs"), {}, page_rows=None)
 
-    @iterates
+    @iterates(LogLine)
     def follow_logs(
         self, task_id: str, *, on_lost: Callable[[str], None] | None = None
     ) -> Rows[Json]:
@@ -124,7 +129,7 @@ class TaskCalls:
         given = 0
         while True:
             at = (yield head_call())["seq"]
-            ended = (yield get_call(task_id))["state"] in TERMINAL_STATES
+            ended = (yield get_call(task_id))["state"] in ENDED
             lines = (yield _logs_call(task_id, given))["lines"]
             for line in lines:
                 yield Give(line)
@@ -133,10 +138,10 @@ class TaskCalls:
                 break
         if ended:
             return
-        open_at = stream_at(kinds=("task_logged", *END_KINDS), task=task_id)
+        open_at = stream_at(kinds=("task_logged", *END_KINDS), task_id=task_id)
         yield from sifted(stream_rows(open_at, at, on_lost), _lines_of)
 
-    @asks
+    @asks(TaskState)
     def add_logs(
         self, task_id: str, lines: Iterable[str], *, level: str = "info", token: int | None = None
     ) -> Call:
@@ -147,7 +152,7 @@ class TaskCalls:
         body = said({"lines": list(lines), "level": level, "token": token})
         return Call("POST", path_of("tasks", task_id, "logs"), body=body)
 
-    @asks
+    @asks(TaskState)
     def add_progress(
         self, task_id: str, progress: Json | float | str, *, token: int | None = None
     ) -> Call:
@@ -162,13 +167,11 @@ def get_call(task_id: str, *, wait_s: float = 0.0, at: int | str | None = None) 
 
 
 def _submit_call(fields: Json, retries: int) -> Call:
-    body = said(fields)
-    if retries:
-        body.setdefault("idempotencyKey", new_key())
+    body = keyed_body(fields, retries)
     return Call("POST", "/v1/tasks", body=body, is_safe="idempotencyKey" in body)
 
 
-def _logs_call(task_id: str, cursor: int | None = None, limit: int | None = None) -> Call:
+def _logs_call(task_id: str, cursor: int | str | None = None, limit: int | None = None) -> Call:
     query = {"cursor": cursor, "limit": limit}
     return Call("GET", path_of("tasks", task_id, "logs"), query, is_safe=True)
 

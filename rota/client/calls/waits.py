@@ -6,15 +6,16 @@ then reads what has ended since; so nothing falls between looking and listening.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.client.calls.history import END_KINDS, head_call, stream_at
-from rota.client.calls.tasks import TERMINAL_STATES, get_call
+from rota.client.calls.tasks import get_call
 from rota.client.faces import does
+from rota.client.models import ENDED, Batch, Task, Workflow, read_task
 from rota.client.paths import path_of
 from rota.client.steps import Call, Flow, Json, Next, Sleep, Together, is_passing, pauses
 from rota.clock import monotonic_s
-from rota.errors import RotaError
+from rota.errors import RotaError, WaitTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,42 +27,44 @@ GETS_AT_ONCE = 32
 LOOK_S = 0.1
 """How often at most a batch is looked at to tell of its progress."""
 BUSY_S, BUSY_S_MAX = 0.005, 0.25
+ANYTHING: type[Any] = object
+"""A result may be any JSON."""
 
 
 class WaitCalls:
-    """For `waitMs` and the feed."""
+    """For `waitMs` and the feed.
 
-    @does
+    Each raises WaitTimeout if the end has not come within `timeout_s`; its `last` is what is waited
+    for, as it is then.
+    """
+
+    @does(Task)
     def wait(self, task_id: str, timeout_s: float = WAIT_S) -> Flow[Json]:
-        """Give the task once it has ended, or as it is after `timeout_s`."""
-        end = monotonic_s() + timeout_s
-        tries = pauses(BUSY_S, BUSY_S_MAX)
-        while True:
-            asked = monotonic_s()
-            wait_s = min(max(end - asked, 0.0), LONG_POLL_S)
-            try:
-                task: Json = yield get_call(task_id, wait_s=wait_s)
-            except RotaError as error:
-                if error.code != "too_many_streams":
-                    raise
-                task = yield get_call(task_id)
-            now = monotonic_s()
-            if _has_ended(task) or now >= end:
-                return task
-            if now < asked + wait_s:  # it could not wait for us
-                yield Sleep(min(next(tries), end - now))
+        """Give the task once it has ended, however. Raises NotFound, WaitTimeout."""
+        task: Json = yield from _wait(task_id, timeout_s)
+        return task
 
-    @does
+    @does(ANYTHING)
+    def result(self, task_id: str, timeout_s: float = WAIT_S) -> Flow[Any]:
+        """Wait for the end of a task, and give its result.
+
+        Raises TaskFailed, TaskCancelled or TaskRejected if it has none, with the task and the code
+        and message of its error; NotFound, WaitTimeout.
+        """
+        task = read_task((yield from _wait(task_id, timeout_s)))
+        return task.value()
+
+    @does(list[Task])
     def wait_many(
         self,
         task_ids: Iterable[str],
         timeout_s: float = WAIT_S,
         *,
-        on_end: Callable[[Json], None] | None = None,
+        on_end: Callable[[Task], None] | None = None,
     ) -> Flow[list[Json]]:
-        """Give the tasks once all have ended, or as they are after `timeout_s`; in order.
+        """Give the tasks once all have ended; in order.
 
-        `on_end` is told of each as it ends. Raises NotFound if one does not exist.
+        `on_end` is told of each as it ends. Raises NotFound if one does not exist, WaitTimeout.
         """
         ids = list(task_ids)
         feed = _Feed(monotonic_s() + timeout_s, END_KINDS)
@@ -75,18 +78,21 @@ class WaitCalls:
                 if _has_ended(task):
                     waited.discard(task["taskId"])
                     if on_end is not None:
-                        on_end(task)
+                        on_end(read_task(task))
             if not waited:
-                break
+                return [found[each] for each in ids]
             event = yield from feed.until(at, lambda event: event.get("task") in waited)
             if event is None:
                 found |= {task["taskId"]: task for task in (yield from _get_all(list(waited)))}
-                break
+                left = [each for each in waited if not _has_ended(found[each])]
+                if not left:
+                    return [found[each] for each in ids]
+                what = f"{len(left)} of {len(ids)} tasks have"
+                raise _too_late(what, timeout_s, [found[each] for each in ids])
             at = event["seq"]
             fresh = yield from _get_all([event["task"]])
-        return [found[each] for each in ids]
 
-    @does
+    @does(Batch)
     def wait_batch(
         self,
         batch_id: str,
@@ -94,7 +100,7 @@ class WaitCalls:
         *,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Flow[Json]:
-        """Give the batch once all of it has ended, or as it is after `timeout_s`.
+        """Give the batch once all of it has ended. Raises NotFound, WaitTimeout.
 
         `on_progress` is told how many tasks have ended, of how many.
         """
@@ -119,12 +125,14 @@ class WaitCalls:
             event = yield from feed.until(at, concerns)
             if event is None:
                 batch = yield call
-                return batch
+                if batch["state"] == "finished":
+                    return batch
+                raise _too_late(f"batch {batch_id} has", timeout_s, batch)
             at = event["seq"]
 
-    @does
+    @does(Workflow)
     def wait_workflow(self, workflow_id: str, timeout_s: float = WAIT_S) -> Flow[Json]:
-        """Give the workflow once it has ended, or as it is after `timeout_s`. Raises NotFound."""
+        """Give the workflow once it has ended. Raises NotFound, WaitTimeout."""
         call = Call("GET", path_of("workflows", workflow_id), is_safe=True)
         feed = _Feed(monotonic_s() + timeout_s, ("workflow_ended",))
         at = (yield head_call())["seq"]
@@ -135,8 +143,35 @@ class WaitCalls:
             event = yield from feed.until(at, lambda each: each["data"]["workflow"] == workflow_id)
             if event is None:
                 flow = yield call
-                return flow
+                if "completedAt" in flow:
+                    return flow
+                raise _too_late(f"workflow {workflow_id} has", timeout_s, flow)
             at = event["seq"]
+
+
+def _wait(task_id: str, timeout_s: float) -> Flow[Json]:
+    end = monotonic_s() + timeout_s
+    tries = pauses(BUSY_S, BUSY_S_MAX)
+    while True:
+        asked = monotonic_s()
+        wait_s = min(max(end - asked, 0.0), LONG_POLL_S)
+        try:
+            task: Json = yield get_call(task_id, wait_s=wait_s)
+        except RotaError as error:
+            if error.code != "too_many_streams":
+                raise
+            task = yield get_call(task_id)
+        now = monotonic_s()
+        if _has_ended(task):
+            return task
+        if now >= end:
+            raise _too_late(f"{task_id} is {task['state']}, and has", timeout_s, task)
+        if now < asked + wait_s:  # it could not wait for us
+            yield Sleep(min(next(tries), end - now))
+
+
+def _too_late(what: str, timeout_s: float, last: Any) -> WaitTimeout:
+    return WaitTimeout(f"{what} not ended after {timeout_s:g} s", last)
 
 
 class _Feed:
@@ -173,7 +208,7 @@ class _Feed:
 
 
 def _has_ended(task: Json) -> bool:
-    return task["state"] in TERMINAL_STATES
+    return task["state"] in ENDED
 
 
 def _get_all(task_ids: list[str]) -> Flow[list[Json]]:
@@ -191,4 +226,4 @@ def _get_all(task_ids: list[str]) -> Flow[list[Json]]:
 def ended_of(batch: Json) -> int:
     """Count the tasks of a batch that have ended."""
     counts: dict[str, int] = batch["counts"]
-    return sum(counts.get(state, 0) for state in TERMINAL_STATES)
+    return sum(counts.get(state, 0) for state in ENDED)
