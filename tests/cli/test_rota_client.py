@@ -18,6 +18,7 @@ from rota.errors import (
     QueueFull,
     RequestError,
     ServerUnreachable,
+    WaitTimeout,
 )
 
 TOKEN = "0123456789abcdef-ü"
@@ -53,7 +54,9 @@ def test_get_can_wait_for_the_end(client):
     assert client.get(task, wait_s=30)["state"] == "succeeded"
     open_end = client.submit("wait-here", "waits")["taskId"]
     assert client.get(open_end, wait_s=0.01)["state"] == "ready"
-    assert client.wait(open_end, 0.01)["state"] == "ready"
+    with pytest.raises(WaitTimeout) as caught:
+        client.wait(open_end, 0.01)
+    assert caught.value.last["state"] == "ready"
 
 
 def test_get_gives_a_task_as_it_was(client):
