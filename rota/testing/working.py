@@ -17,8 +17,8 @@ from rota.client.threads import Threads
 from rota.client.trade import wish_of
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
-from rota.domain.lending import Filter, Wants
 from rota.domain.tokens import LOCAL
+from rota.domain.wants import Filter, Wants
 from rota.http.v1.leases import WORKER_ERROR
 from rota.http.views import native
 
