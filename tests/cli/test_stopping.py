@@ -104,7 +104,7 @@ def test_a_server_that_stops_says_so_to_whoever_connects_until_it_is_drained(tmp
     os.kill(process.pid, signal.SIGTERM)
     process.wait_printed("waiting up to 60 s for 1 running attempt")
     for _ in range(2):  # each on a connection of its own
-        with SyncRotaClient(process.url, retries=0) as client:
+        with JsonClient(process.url, retries=0) as client:
             with pytest.raises(ShuttingDown):
                 client.submit("echo", "a")
             assert client.get(task)["state"] == "running"
@@ -113,7 +113,7 @@ def test_a_server_that_stops_says_so_to_whoever_connects_until_it_is_drained(tmp
 
 def test_with_log_level_debug_requests_and_grants_are_logged(tmp_path):
     process = ServerProcess(tmp_path / "data", args=("--log-level", "debug")).start()
-    with SyncRotaClient(process.url) as client:
+    with JsonClient(process.url) as client:
         done = client.submit("echo", "ann")["taskId"]
         client.wait(done, 10)
         lent = client.submit("greet", "ann")["taskId"]
