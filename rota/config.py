@@ -242,6 +242,7 @@ class Settings(Section):
             sticky_ms=s.sticky_ms,
             projects=self.projects.max_concurrent,
             project_items=self.projects.max_items,
+            run_timeout_ms=self.projects.run_timeout_ms,
         )
 
     def rules(self) -> Rules:

@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from rota.domain.derived import FollowUp
 from rota.domain.intake import TypeRules
 from rota.domain.placeholders import names_in
-from rota.domain.plan import TIMEOUT_MS_MAX
+from rota.domain.plan import DEADLINE_S_MAX, TIMEOUT_MS_MAX
 from rota.domain.retry import RetryPolicy
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
@@ -256,6 +256,7 @@ class ProjectSettings(Section):
     max_concurrent: Annotated[int, Field(strict=True, ge=0, le=LIMIT_MAX)] = 0
     max_items: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1000
     kill_wait_ms: Annotated[int, Field(strict=True, ge=1, le=600_000)] = 10_000
+    run_timeout_ms: Annotated[int, Field(strict=True, ge=0, le=DEADLINE_S_MAX * 1000)] = 86_400_000
 
 
 class NamespaceSettings(Section):

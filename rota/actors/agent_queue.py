@@ -30,7 +30,7 @@ from rota.domain.attempts import (
     decide_release,
 )
 from rota.domain.events import AgentPaused, AgentResumed
-from rota.domain.project import check_not_killed
+from rota.domain.project import check_not_killed, decide_cut
 from rota.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class QueueActor(CooperativeActor):
             event = decide_expiry(task, now)
         elif type(message) is ReleaseTask:
             event = decide_release(task, now)
+            if event is not None and task is not None and task.id in self._killing:
+                event = decide_cut(task, f"run {self._killing[task.id]} was force-stopped")
         elif type(message) is EndWait:
             event = decide_queue_timeout(task, message.entry, now)
         if event is not None:

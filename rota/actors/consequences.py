@@ -77,6 +77,7 @@ class Consequences:
             e.TaskSubmitted: self._submitted,
             e.TaskReleased: self._released,
             e.TaskDelayed: self._scheduled,
+            e.TaskHeld: self._held,
             e.TaskRevived: self._revived,
             e.AttemptInterrupted: self._interrupted,
             e.AttemptFailed: self._attempt_failed,
@@ -92,6 +93,7 @@ class Consequences:
             e.ClockStepped: self._clock_stepped,
             e.WorkflowResumed: self._flow_resumed,
             e.RunQueued: self._room_for_runs,
+            e.RunStarted: self._run_started,
             e.RunStopRequested: self._run_stops,
             e.RunEnded: self._run_over,
             e.WorkflowCancelled: self._flow_cancelled,
@@ -155,6 +157,10 @@ class Consequences:
         task = self._of(record)
         if task is not None:
             self._moments.arm(task, m.ReleaseTask)
+
+    def _held(self, record: Record[e.TaskHeld]) -> None:
+        self._left(record)
+        self._look_at_project(self._of(record))
 
     def _revived(self, record: Record[e.TaskRevived]) -> None:
         task = self._of(record)
@@ -234,6 +240,9 @@ class Consequences:
         del record
         self._cast.projects.tell(pm.StartRuns())
 
+    def _run_started(self, record: Record[e.RunStarted]) -> None:
+        self._moments.arm_run(record.event.run)
+
     def _run_over(self, record: Record[e.RunEnded]) -> None:
         self._room_for_runs(record)
         self._made_ended(AWAITED_PROJECT + record.event.project)
@@ -247,7 +256,7 @@ class Consequences:
         if flow is not None and flow.is_due:
             self._cast.orchestrator.tell(m.LookAtWorkflow(workflow_id))
 
-    def _left(self, record: Record[e.TaskFact]) -> None:
+    def _left(self, record: Record[Any]) -> None:
         task = self._of(record)
         if task is not None:
             self._cast.dispatcher.tell(m.HeadChanged(task.agent, task.lane))
@@ -295,9 +304,10 @@ class Consequences:
         self._cast.dispatcher.tell(m.AgentReleased(record.event.agent))
 
     def _limits_changed(self, record: Record[e.ConfigChanged]) -> None:
-        del record
         self._cast.dispatcher.tell(m.LookAgain())
         self._cast.projects.tell(pm.StartRuns())
+        if "runTimeoutMs" in record.event.changed:
+            self._cast.timer.tell(m.DeriveMoments())
 
     def _deliver_later(self, record: Record[e.DeliveryFailed]) -> None:
         delivery = self._deliveries.pending.get(record.event.task)

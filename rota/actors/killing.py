@@ -2,7 +2,7 @@
 
 An ordinary abort comes after the task has ended, and nobody waits for what it does. Here the task
 ends last: which attempts are cut off is in the projections (`projects.killing`), the runner is told
-to once that is durable, and when it says that one is gone the task is cancelled. What cannot be
+to once that is durable, and when it says that one is gone the task fails. What cannot be
 killed stays, visibly, with its slot. An attempt that ends by itself meanwhile ends its task as
 always.
 """
@@ -13,8 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.project_messages import AttemptGone, KillAttempts
-from rota.domain.attempts import decide_cancel
-from rota.domain.project_parts import FORCE_STOPPED
+from rota.domain.project import decide_cut
 from rota.domain.task import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -77,13 +76,13 @@ class Killing:
             logger.exception("an attempt of %s could not be aborted", task_id)
 
     def _gone(self, task_id: str, token: int) -> None:
-        """Cancel a task of whose attempt nothing is left, unless it has ended by itself."""
+        """Fail a task of whose attempt nothing is left, unless it has ended by itself."""
         state = self._journal.state
         task, run = state.tasks.get(task_id), state.projects.killing.get(task_id)
         if task is None or run is None or task.token != token or task.state not in IN_FLIGHT:
             return
         reason = f"run {run} was force-stopped"
-        self._journal.record(decide_cancel(task, reason, FORCE_STOPPED), cause=token)
+        self._journal.record(decide_cut(task, reason), cause=token)
 
     def look_again(self) -> None:
         """Cut off, once it is durable that it shall be, whatever is not gone yet."""

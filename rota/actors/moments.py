@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rota.actors import messages as m
+from rota.actors.project_messages import TimeOutRun
 from rota.actors.schedule_messages import FireSchedule
+from rota.domain.project import progress_ends_at
 from rota.domain.task import IN_FLIGHT, READY, SCHEDULED, TERMINAL
 
 if TYPE_CHECKING:
@@ -35,15 +37,23 @@ class Receivers(Protocol):
     webhook: ActorRef[Any]
     timer: ActorRef[Any]
     schedules: ActorRef[Any]
+    projects: ActorRef[Any]
 
     def queue(self, agent: str) -> ActorRef[Any]: ...
+
+
+class RunClock(NamedTuple):
+    """When a run ends that makes no progress until then."""
+
+    run: str
+    ends_at: int | None
 
 
 class Kind(NamedTuple):
     """A kind of moment."""
 
     of: Callable[[Any], Moment]
-    """Give that of a task, a delivery or a schedule, if it has one ahead."""
+    """Give that of a task, a delivery, a schedule or a run, if it has one ahead."""
     to: Callable[[Receivers, Any], ActorRef[Any]]
 
 
@@ -79,6 +89,10 @@ def _firing(schedule: Schedule) -> Moment:
     return schedule.due_at, FireSchedule(schedule.name, schedule.next_at)
 
 
+def _run_timeout(clock: RunClock) -> Moment:
+    return (clock.ends_at, TimeOutRun(clock.run)) if clock.ends_at is not None else None
+
+
 def _its_queue(cast: Receivers, task: Task) -> ActorRef[Any]:
     return cast.queue(task.agent)
 
@@ -95,7 +109,8 @@ OF_DELIVERIES: dict[type[Any], Kind] = {
 OF_SCHEDULES: dict[type[Any], Kind] = {
     FireSchedule: Kind(_firing, lambda cast, _: cast.schedules),
 }
-KINDS = OF_TASKS | OF_DELIVERIES | OF_SCHEDULES
+OF_RUNS: dict[type[Any], Kind] = {TimeOutRun: Kind(_run_timeout, lambda cast, _: cast.projects)}
+KINDS = OF_TASKS | OF_DELIVERIES | OF_SCHEDULES | OF_RUNS
 
 
 class Moments:
@@ -108,7 +123,11 @@ class Moments:
         self._schedules = journal.state.schedules.by_name
         self._cast = cast
 
-    def arm(self, subject: Task | Delivery | Schedule, kind: type[Any]) -> None:
+    def arm_run(self, run: str) -> None:
+        """Have the timer know when a run ends that makes no progress."""
+        self.arm(self._clock_of(run), TimeOutRun)
+
+    def arm(self, subject: Task | Delivery | Schedule | RunClock, kind: type[Any]) -> None:
         """Have the timer know the moment of one kind, if there is one."""
         moment = KINDS[kind].of(subject)
         if moment is not None:
@@ -135,6 +154,8 @@ class Moments:
             if delivery.seq <= durable_seq:  # else it is told of when its end is durable
                 yield from filter(None, (kind.of(delivery) for kind in OF_DELIVERIES.values()))
         yield from filter(None, map(_firing, self._schedules.values()))
+        clocks = map(self._clock_of, self._journal.state.projects.running)
+        yield from filter(None, map(_run_timeout, clocks))
 
     def is_live(self, message: Any) -> bool:
         """Whether a message that waits for its moment still means anything."""
@@ -145,12 +166,25 @@ class Moments:
     def send(self, message: Any) -> None:
         """Send a message whose moment has come to whoever handles it."""
         subject = self._subject(message)
-        if subject is not None:
+        if isinstance(subject, RunClock) and (subject.ends_at or 0) > self._journal.now():
+            self.arm(subject, TimeOutRun)  # it has made progress since
+        elif subject is not None:
             KINDS[type(message)].to(self._cast, subject).tell(message)
 
-    def _subject(self, message: Any) -> Task | Delivery | Schedule | None:
+    def _clock_of(self, run_id: str) -> RunClock:
+        state = self._journal.state
+        run = state.projects.find_run(run_id)
+        if run is None:
+            return RunClock(run_id, None)
+        task = state.tasks.get(run.task) if run.task is not None else None
+        timeout_ms = state.control.limits.run_timeout_ms
+        return RunClock(run_id, progress_ends_at(run, task, timeout_ms))
+
+    def _subject(self, message: Any) -> Task | Delivery | Schedule | RunClock | None:
         if type(message) is FireSchedule:
             return self._schedules.get(message.schedule)
+        if type(message) is TimeOutRun:
+            return self._clock_of(message.run)
         if type(message) in OF_TASKS:
             return self._tasks.get(message.task)
         return self._pending.get(message.task)

@@ -114,6 +114,12 @@ class StartRuns(NamedTuple):
     """There may be room for runs that are pending."""
 
 
+class TimeOutRun(NamedTuple):
+    """The run has made no progress for too long."""
+
+    run: str
+
+
 # -- to the WorkerPool
 
 

@@ -19,6 +19,7 @@ from rota.domain.admission import check_ahead
 from rota.domain.attempts import decide_cancel
 from rota.domain.intake import take_in
 from rota.domain.project import (
+    decide_cut,
     decide_kills,
     decide_next,
     decide_room,
@@ -39,11 +40,11 @@ from rota.domain.project_lists import (
     known_item,
     pending_item,
 )
-from rota.domain.project_parts import FORCE_STOPPED
+from rota.domain.project_parts import RUN_TIMEOUT
 from rota.domain.task import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rota.actors.archive import Archive
     from rota.actors.journal import Journal
@@ -97,6 +98,8 @@ class ProjectsActor(CooperativeActor):
             self._look(message.project)
         elif kind is pm.StartRuns:
             self._start_runs()
+        elif kind is pm.TimeOutRun:
+            self._time_out(message.run)
         elif kind is LookAgain:
             self._start_runs()
             for project in dict.fromkeys([*self._projects.live(), *self._killed()]):
@@ -172,15 +175,22 @@ class ProjectsActor(CooperativeActor):
     def _remove(self, message: pm.RemoveItem) -> str:
         project = self._projects.get(message.project)
         event = decide_removal(project, message.project, message.item, message.reason, message.sees)
-        self._journal.record(event, by=message.by)
+        cancels = self._cancels([message.item], message.reason or "it was taken off its list")
+        self._journal.record(event, *cancels, by=message.by)
         return message.item
+
+    def _cancels(self, items: Iterable[str], reason: str) -> list[Event]:
+        """Cancel those of some items that are tasks already, held on their list."""
+        tasks = map(self._journal.state.tasks.get, items)
+        return [decide_cancel(task, reason) for task in tasks if task is not None]
 
     def _delete(self, message: pm.DeleteProject) -> int:
         project = self._projects.get(message.project)
         event = decide_deletion(project, message.project, message.reason, message.sees)
-        count = len(known(project).items)
-        self._journal.record(event, by=message.by)
-        return count
+        items = [item.id for item in known(project).items]
+        cancels = self._cancels(items, message.reason or "its project was deleted")
+        self._journal.record(event, *cancels, by=message.by)
+        return len(items)
 
     # -- runs
 
@@ -212,6 +222,18 @@ class ProjectsActor(CooperativeActor):
         runs = dict.fromkeys([*own, *map(run_of, held)])
         return pm.Stopping(tuple(runs), tuple(task.id for task in held))
 
+    def _time_out(self, run_id: str) -> None:
+        """End a run that has made no progress for too long: its moment has come."""
+        project = self._projects.get(self._projects.names.get(run_id, ""))
+        if project is None or project.run is None or project.run.id != run_id:
+            return
+        kills = [task.id for task in self._kills(project.id)]
+        limit_ms = self._journal.state.control.limits.run_timeout_ms
+        why = f"the run made no progress for {limit_ms} ms"
+        events = decide_stop(project, why, force=True, kills=kills, code=RUN_TIMEOUT)
+        if events:
+            self._journal.record(*events)
+
     def _cut_off(self, project: Project, reason: str, held: list[Task]) -> list[Event]:
         """End whatever has a slot: the task of the run, and what was brought back to life."""
         run, kills = project.run, self._kills(project.id)
@@ -224,7 +246,7 @@ class ProjectsActor(CooperativeActor):
         own = run.task if run is not None else None
         for task in held:
             if task.id != own and (task.state is not RUNNING or task.is_leased):
-                events.append(decide_cancel(task, why, FORCE_STOPPED))
+                events.append(decide_cut(task, why))
         return events
 
     def _held(self, project: str) -> list[Task]:
@@ -251,7 +273,7 @@ class ProjectsActor(CooperativeActor):
                 yield project
 
     def _end_killed(self, project: str) -> None:
-        """Cancel what was being cut off and does not run: it was interrupted, or failed by itself.
+        """Fail what was being cut off and does not run: it was interrupted, or its attempt failed.
 
         It would be tried again, and whoever asked for the kill may have been told that it is gone.
         """
@@ -259,8 +281,7 @@ class ProjectsActor(CooperativeActor):
         for task_id, run in list(self._projects.killing.items()):
             task = tasks.get(task_id)
             if task is not None and project_of(task) == project and task.state is not RUNNING:
-                why = f"run {run} was force-stopped"
-                self._journal.record(decide_cancel(task, why, FORCE_STOPPED))
+                self._journal.record(decide_cut(task, f"run {run} was force-stopped"))
 
     def _start_runs(self) -> None:
         """Start the runs that there is room for, those that came first."""
@@ -282,7 +303,7 @@ class ProjectsActor(CooperativeActor):
             now = journal.now()
             task = state.tasks.get(run.task) if run.task is not None else None
             place = place_in(state, self._ids, now)
-            events = decide_next(project, task, state.control.rules, place)
+            events = decide_next(project, task, state.control.rules, place, state.tasks.get)
             if not events:
                 break
             journal.record(*events, at=now)

@@ -18,7 +18,11 @@ from rota.domain.admission import check_requirements, duplicate, why_full
 from rota.domain.attempts import decide_revival
 from rota.domain.batch import Batch
 from rota.domain.dead import decide_return, is_doomed
+from rota.domain.project import decide_hold, project_of
+from rota.domain.project_lists import decide_additions
+from rota.domain.project_parts import Project
 from rota.domain.restoring import fields_of_batch, fields_of_task
+from rota.domain.stored import request_of
 from rota.errors import Conflict, NotFound, QueueFull, RequestError
 
 if TYPE_CHECKING:
@@ -126,7 +130,23 @@ class Revivals:
             raise QueueFull(full, details={"taskId": task.id})
         if not self._is_all_there(task, now):
             event = self._with_all(event, task, message.fetched, before.batches)
-        return [event, *more]
+        return [event, *more, *self._held(task, event)]
+
+    def _held(self, task: Task, event: TaskRevived) -> tuple[Event, ...]:
+        """Put a task of a project back at the head of its list: one run at a time works on it."""
+        name = project_of(task)
+        if name is None:
+            return ()
+        state = self._journal.state
+        project = state.projects.get(name)
+        room = state.projects.room(state.control.limits.project_items)
+        request = request_of(task, event.params if event.edited else task.params)
+        for done in project.done if project is not None else ():
+            if done.task == task.id:
+                plan = request.plan._replace(idempotency=done.key, digest=done.digest)
+                request = request._replace(plan=plan)
+        (back,) = decide_additions(project, name, [(task.id, request)], None, room)
+        return decide_hold(project or Project(name, 0), task, back.request)
 
     def _is_all_there(self, task: Task, now: int) -> bool:
         """Whether memory has, and will have, a task and what it belongs to.

@@ -84,6 +84,7 @@ MEANINGS = {
     "projects.maxConcurrent": "runs in progress at once; 0 is any number",
     "projects.maxItems": "tasks on one list",
     "projects.killWaitMs": "how long a force-stop waits for what it cuts off",
+    "projects.runTimeoutMs": "a run that makes no progress for so long ends; 0 is never",
     "browseros.agent": "whose queue they go to",
     "browseros.maxConcurrent": "tasks in flight",
     "browseros.timeoutMs": "how long one attempt may take",

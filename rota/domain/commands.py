@@ -115,6 +115,7 @@ SETTINGS = {
     "sticky_ms": "stickyMs",
     "projects": "maxConcurrentProjects",
     "project_items": "maxItems",
+    "run_timeout_ms": "runTimeoutMs",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -124,7 +125,8 @@ class Limits(NamedTuple):
 
     `queued_bytes`, `ended` and `ended_bytes` are 0 for no bound, as in logs that were written
     before there were any. For `sticky_ms` a key is kept for the worker that had it last. Runs of so
-    many `projects` are in progress at once, 0 for any number; a list has so many `project_items`.
+    many `projects` are in progress at once, 0 for any number; a list has so many `project_items`;
+    a run that makes no progress for `run_timeout_ms` ends, 0 for never.
     """
 
     queued: int = 1000
@@ -144,3 +146,4 @@ class Limits(NamedTuple):
     sticky_ms: int = 0
     projects: int = 0
     project_items: int = 1000
+    run_timeout_ms: int = 0

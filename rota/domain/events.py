@@ -153,19 +153,38 @@ class TaskRejected(NamedTuple):
 
 
 class TaskReleased(NamedTuple):
-    """What the task waited for has come (`after`: dependencies, delay, backoff): it is ready."""
+    """What the task waited for has come (`after`: dependencies, delay, backoff, project).
+
+    One that was held on a project's list was selected by the `run` that it belongs to from now on.
+    """
 
     task: str
     agent: str
     after: str
+    run: str | None = None
 
 
 class TaskDelayed(NamedTuple):
-    """The task's dependencies are met, but it must not start before `until`."""
+    """The task's dependencies are met, but it must not start before `until`.
+
+    One that was held on a project's list was selected by the `run` that it belongs to from now on.
+    """
 
     task: str
     agent: str
     until: int
+    run: str | None = None
+
+
+class TaskHeld(NamedTuple):
+    """The task is on its project's list again, and waits until a run selects it.
+
+    Its run was stopped before an attempt of it was in flight, or it was revived.
+    """
+
+    task: str
+    agent: str
+    project: str
 
 
 class TaskRevived(NamedTuple):
@@ -314,6 +333,7 @@ TaskFact = (
     | TaskRejected
     | TaskReleased
     | TaskDelayed
+    | TaskHeld
     | TaskRevived
     | TaskAssigned
     | TaskStarted

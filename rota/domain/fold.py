@@ -34,6 +34,9 @@ from rota.domain.task import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PROJECT = "project:"
+"""What a task that is held on a list waits for begins with this; its project's name follows."""
+
 
 def born(record: e.Record[e.TaskSubmitted | e.TaskRejected]) -> Task:
     event = record.event
@@ -89,12 +92,25 @@ def _released(record: e.Record[e.TaskReleased], task: Task) -> None:
     task.state = READY
     task.ready_at = record.at
     task.next_at = 0
+    _selected(record.event.run, task)
+
+
+def _selected(run: str | None, task: Task) -> None:
+    if run is not None and task.plan is not None:
+        task.plan = task.plan._replace(run=run)
 
 
 def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
     event = record.event
     task.state = SCHEDULED
     task.next_at = event.until
+    task.touched_at = record.at
+    _selected(event.run, task)
+
+
+def _held(record: e.Record[e.TaskHeld], task: Task) -> None:
+    task.state, task.waits = BLOCKED, {PROJECT + record.event.project}
+    task.next_at = 0
     task.touched_at = record.at
 
 
@@ -204,6 +220,7 @@ def _progressed(record: e.Record[e.TaskProgressed], task: Task) -> None:
 FOLDS: dict[type[Any], Callable[[e.Record[Any], Task], None]] = {
     e.TaskReleased: _released,
     e.TaskDelayed: _delayed,
+    e.TaskHeld: _held,
     e.TaskRevived: _revived,
     e.TaskAssigned: _assigned,
     e.TaskStarted: _started,

@@ -40,19 +40,24 @@ MOVES: dict[TaskState, dict[type[Any], TaskState]] = {
         e.TaskDelayed: SCHEDULED,
         e.TaskCancelled: CANCELLED,
         e.TaskExpired: FAILED,
+        e.TaskFailed: FAILED,  # by a force-stop of its run
         e.TaskReprioritised: BLOCKED,
     },
     SCHEDULED: {
         e.TaskReleased: READY,
+        e.TaskHeld: BLOCKED,
         e.TaskCancelled: CANCELLED,
         e.TaskExpired: FAILED,
+        e.TaskFailed: FAILED,  # by a force-stop of its run
         e.TaskReprioritised: SCHEDULED,
     },
     READY: {
         e.TaskAssigned: ASSIGNED,
+        e.TaskHeld: BLOCKED,
         e.TaskCancelled: CANCELLED,
         e.TaskExpired: FAILED,
-        # right after an interruption that must not be repeated, or when all browsers run
+        # right after an interruption that must not be repeated, when all browsers run, or by a
+        # force-stop of its run
         e.TaskFailed: FAILED,
         e.TaskReprioritised: READY,
     },

@@ -9,10 +9,10 @@ records and the state of its task, so whoever looks again decides the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
-from rota.domain.attempts import decide_cancel
+from rota.domain.attempts import decide_freeing
 from rota.domain.derived import decide_born
 from rota.domain.project_lists import already_running, known, pending_item, sees_all
 from rota.domain.project_parts import (
@@ -21,7 +21,7 @@ from rota.domain.project_parts import (
     FAILED,
     FORCE_STOPPED,
     IN_PROGRESS,
-    PROJECT_STOPPED,
+    RUN_TIMEOUT,
     SINGLE,
     SINGLE_DONE,
     STOPPED,
@@ -35,6 +35,7 @@ from rota.errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rota.domain.dependencies import Find
     from rota.domain.derived import Place
     from rota.domain.intake import Rules
     from rota.domain.project_lists import Sees
@@ -73,17 +74,17 @@ def decide_room(run_id: str, project_id: str, in_progress: int, most: int) -> e.
 
 
 def decide_next(
-    project: Project, task: Task | None, rules: Rules, place: Place
+    project: Project, task: Task | None, rules: Rules, place: Place, find: Find
 ) -> tuple[e.Event, ...]:
     """Do the next thing about a run that is in progress: end it, or select a task; or nothing.
 
-    `task` is the one that it has selected, if that has not ended.
+    `task` is the one that it has selected, if that has not ended; `find` gives tasks in memory.
     """
     run = project.run
     if run is None or run.state != IN_PROGRESS:
         return ()
     if run.task is not None:
-        return _wind_up(project, run, task, place)
+        return _wind_up(project, run, task)
     end = _why_over(run)
     if end is not None:
         return (end,)
@@ -94,13 +95,13 @@ def decide_next(
         if not project.items:
             return (_ended(run, COMPLETED, EMPTY),)
         item = project.items[0]
-    return _selected(run, item, rules, place)
+    return _selected(run, item, rules, place, find)
 
 
 def _why_over(run: Run) -> e.RunEnded | None:
     """End a run that has nothing under way, unless it is to go on."""
     if run.stop == "force":
-        return _ended(run, FAILED, FORCE_STOPPED, run.error)
+        return _ended(run, FAILED, run.reason or FORCE_STOPPED, run.error)
     if run.fate == "failed":
         return _ended(run, FAILED, TASK_FAILED, run.error)
     if run.fate == "cancelled" and run.stop is None:
@@ -116,8 +117,14 @@ def _ended(run: Run, state: str, reason: str, error: str | None = None) -> e.Run
     return e.RunEnded(run.id, run.project, state, reason, run.completed, error)
 
 
-def _selected(run: Run, item: Item, rules: Rules, place: Place) -> tuple[e.Event, ...]:
-    """Make a task of an item, in the step that takes it off its list."""
+def _selected(run: Run, item: Item, rules: Rules, place: Place, find: Find) -> tuple[e.Event, ...]:
+    """Make a task of an item, in the step that takes it off its list; release one that is held."""
+    task = find(item.id) if item.held else None
+    if task is not None:
+        freed = decide_freeing(task, place.now)._replace(run=run.id)
+        if isinstance(freed, e.TaskReleased):
+            freed = freed._replace(after="project")
+        return (e.RunTaskSelected(run.id, run.project, item.id), freed)
     request = item.request
     plan = request.plan._replace(project=run.project, run=run.id, idempotency=None, digest=None)
     wanted = place._replace(new_id=lambda: item.id)
@@ -125,22 +132,39 @@ def _selected(run: Run, item: Item, rules: Rules, place: Place) -> tuple[e.Event
     return (e.RunTaskSelected(run.id, run.project, item.id), *derived)
 
 
-def _wind_up(project: Project, run: Run, task: Task | None, place: Place) -> tuple[e.Event, ...]:
-    """Do with the task of a run what a stop asks for."""
+def _wind_up(project: Project, run: Run, task: Task | None) -> tuple[e.Event, ...]:
+    """Do with the task of a run what a stop asks for: one that waits goes back on the list."""
     if run.stop is None or task is None or task.state in TERMINAL:
         return ()
-    if run.stop == "force":
-        if task.state is RUNNING and not task.is_leased:
-            return ()  # its attempt is being cut off
-        return (decide_cancel(task, f"run {run.id} was force-stopped", FORCE_STOPPED),)
-    if task.begun_at or task.attempt or task.state not in WAITING or project.taken is None:
-        return ()  # it has begun, and may end
-    item = project.taken
+    is_put_back = run.stop != "force" or run.reason == RUN_TIMEOUT
+    if task.state in WAITING and is_put_back and project.taken is not None:
+        return decide_hold(project, task, project.taken.written)
+    if run.stop != "force" or (task.state is RUNNING and not task.is_leased):
+        return ()  # its attempt may end, or is being cut off
+    return (decide_cut(task, f"run {run.id} was force-stopped"),)
+
+
+def decide_hold(
+    project: Project, task: Task, written: dict[str, Any]
+) -> tuple[e.TaskHeld, e.ProjectTaskAdded]:
+    """Put a task that waits at the head of its project's list, where a run selects it again."""
     before = project.items[0].id if project.items else None
-    back = e.ProjectTaskAdded(
-        item.request.agent, project.id, place.new_id(), item.written, before, replaces=item.id
-    )
-    return (decide_cancel(task, f"run {run.id} was stopped", PROJECT_STOPPED), back)
+    written = {**written, "priority": task.priority}
+    back = e.ProjectTaskAdded(task.agent, project.id, task.id, written, before, held=True)
+    return (e.TaskHeld(task.id, task.agent, project.id), back)
+
+
+def decide_cut(task: Task, why: str) -> e.TaskFailed:
+    """Fail a task because its run was force-stopped; somebody may retry it."""
+    return e.TaskFailed(task.id, task.agent, task.attempt, FORCE_STOPPED, why)
+
+
+def progress_ends_at(run: Run, task: Task | None, timeout_ms: int) -> int | None:
+    """Give when a run ends unless something happens before; None if it may take for ever."""
+    if run.state != IN_PROGRESS or run.stop == "force" or not timeout_ms:
+        return None
+    happened_at = max(run.started_at, task.updated_at if task is not None else 0)
+    return happened_at + timeout_ms * 1000
 
 
 def check_not_killed(task: Task, killing: Mapping[str, str]) -> None:
@@ -155,11 +179,17 @@ def check_not_killed(task: Task, killing: Mapping[str, str]) -> None:
 
 
 def decide_stop(
-    project: Project, reason: str, *, force: bool, kills: Iterable[str] = ()
+    project: Project,
+    reason: str,
+    *,
+    force: bool,
+    kills: Iterable[str] = (),
+    code: str | None = None,
 ) -> tuple[e.Event, ...]:
     """Have the run of a project end; nothing if there is none, or it is told so already.
 
     `kills` are the tasks of the project that rota runs at this moment, and is not cutting off yet.
+    A `code` says why, if nobody asked for it.
     """
     run = project.run
     if run is None:
@@ -168,7 +198,7 @@ def decide_stop(
     is_told = run.stop == "force" or (run.stop is not None and not force)
     if is_told and not found:
         return ()
-    asked = e.RunStopRequested(run.id, run.project, reason, force or None, found or None)
+    asked = e.RunStopRequested(run.id, run.project, reason, force or None, found or None, code)
     if run.state == IN_PROGRESS:
         return (asked,)
     end = (FAILED, FORCE_STOPPED) if force else (COMPLETED, STOPPED)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 class ProjectTaskAdded(NamedTuple):
     """An item was put on a project's list: a task that is submitted when a run selects it.
 
-    It goes before the item `before`, or to the end. `request` is what was asked for. One that
-    `replaces` a task was put back: a run had selected it and was stopped before it began.
+    It goes before the item `before`, or to the end. `request` is what was asked for. One that is
+    `held` is a task already, and is released when a run selects it: its run was stopped before it
+    was in flight, or it was revived. (In older logs such an item `replaces` a task of another id.)
     """
 
     agent: str
@@ -22,6 +23,7 @@ class ProjectTaskAdded(NamedTuple):
     request: dict[str, Any]
     before: str | None = None
     replaces: str | None = None
+    held: bool | None = None
 
 
 class ProjectTaskEdited(NamedTuple):
@@ -77,7 +79,10 @@ class RunStarted(NamedTuple):
 
 
 class RunTaskSelected(NamedTuple):
-    """It is this item's turn: it left its list, and its `task_submitted` follows this record."""
+    """It is this item's turn: it left its list, and its `task_submitted` follows this record.
+
+    Of one that was held the `task_released` or `task_delayed` follows.
+    """
 
     run: str
     project: str
@@ -88,7 +93,8 @@ class RunStopRequested(NamedTuple):
     """The run shall end: with its running task, or by `force` without waiting for that.
 
     `kills` are the tasks whose attempts are cut off; they keep their slots until those are gone.
-    A run that has ended is named for a task of it that was given a new life.
+    A run that has ended is named for a task of it that was given a new life. A `code` says that
+    nobody asked: `run_timeout`.
     """
 
     run: str
@@ -96,6 +102,7 @@ class RunStopRequested(NamedTuple):
     reason: str = ""
     force: bool | None = None
     kills: list[str] | None = None
+    code: str | None = None
 
 
 class RunEnded(NamedTuple):

@@ -123,6 +123,9 @@ def decide_edit(
 ) -> e.ProjectTaskEdited:
     """Have an item ask for something else. Raises NotFound, Conflict or QueueFull."""
     item = pending_item(project, project_id, item_id)
+    if item.held:
+        msg = "the task was submitted before and keeps what it asks for; it can be moved or removed"
+        raise Conflict(msg, code="task_not_pending", details=about(project_id, taskId=item_id))
     written = write_request(request)
     _check_bytes(project, project_id, room, len(orjson.dumps(written)) - item.size)
     return e.ProjectTaskEdited(request.agent, project_id, item_id, written)

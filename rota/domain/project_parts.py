@@ -26,9 +26,9 @@ ENDED = (COMPLETED, FAILED)
 
 SINGLE_DONE, EMPTY, STOPPED = "single_done", "empty", "stopped"
 TASK_FAILED, TASK_CANCELLED, TASK_GONE = "task_failed", "task_cancelled", "task_gone"
-FORCE_STOPPED, PROJECT_STOPPED = "force_stopped", "project_stopped"
+FORCE_STOPPED, RUN_TIMEOUT = "force_stopped", "run_timeout"
 STOP_REASONS = (
-    SINGLE_DONE, EMPTY, STOPPED, TASK_FAILED, TASK_CANCELLED, TASK_GONE, FORCE_STOPPED,
+    SINGLE_DONE, EMPTY, STOPPED, TASK_FAILED, TASK_CANCELLED, TASK_GONE, FORCE_STOPPED, RUN_TIMEOUT,
 )  # fmt: skip
 
 RUNS_KEPT = 10
@@ -42,12 +42,21 @@ ERROR_CHARS_KEPT = 300
 class Item:
     """What is on a list: a request that becomes a task under the same id.
 
-    It is kept as it is written; its agent, its key and that key's digest are at hand.
+    One that is `held` is a task already. The request is kept as it is written; its agent, its key
+    and that key's digest are at hand.
     """
 
-    __slots__ = ("added_at", "agent", "by", "digest", "id", "key", "request_json")
+    __slots__ = ("added_at", "agent", "by", "digest", "held", "id", "key", "request_json")
 
-    def __init__(self, item_id: str, request: Mapping[str, Any], by: str, added_at: int) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        request: Mapping[str, Any],
+        by: str,
+        added_at: int,
+        *,
+        held: bool | None = None,
+    ) -> None:
         plan = request.get("plan") or {}
         self.id = item_id
         self.agent: str = request["agent"]
@@ -56,6 +65,7 @@ class Item:
         self.request_json = text_of(request)
         self.by = by
         self.added_at = added_at
+        self.held = held
 
     @property
     def size(self) -> int:
@@ -78,11 +88,11 @@ class Item:
         return other
 
     def to_row(self) -> list[Any]:
-        return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at]
+        return [self.id, orjson.Fragment(self.request_json), self.by, self.added_at, self.held]
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Item:
-        return cls(*row)
+        return cls(*row[:4], held=row[4])
 
 
 class _Row:
@@ -160,6 +170,8 @@ class Run(_Row):
     def on_stop_requested(self, record: e.Record[e.RunStopRequested]) -> None:
         self.stop = "force" if record.event.force else self.stop or "stop"
         self.stop_at = self.stop_at or record.at
+        if record.event.code is not None:
+            self.reason, self.error = record.event.code, cut(record.event.reason)
 
     def on_ended(self, record: e.Record[e.RunEnded]) -> None:
         """Be what the record says: who rebuilds it from its records has little else."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import Flow
 from rota.domain.intake import BatchRequest, Request
-from rota.domain.plan import Plan
+from rota.domain.plan import NO_PLAN, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rota.domain.task import Task
 
 _LEFT_OUT = frozenset({"by", "plan", "depends", "dedup", "usual", "wanted_id"})
 _FLOW = Flow()
@@ -39,6 +41,26 @@ def read_request(written: Mapping[str, Any], by: str) -> Request:
     plan, depends = said.pop("plan", None), tuple(said.pop("depends", ()))
     request = Request(**said, depends=depends, by=by)
     return request._replace(plan=Plan(**plan)) if plan else request
+
+
+def request_of(task: Task, params: dict[str, Any] | None) -> Request:
+    """Give what a task asked for, with these params, as a request that can be made again."""
+    plan = task.plan or NO_PLAN
+    return Request(
+        task.agent,
+        task.action,
+        params=params,
+        priority=task.priority,
+        dialect=task.dialect,
+        tab=task.tab,
+        ref=task.ref,
+        callback=task.callback,
+        deadline=task.deadline,
+        timeout_ms=task.timeout_ms,
+        on_interrupt=task.on_interrupt,
+        by=task.by,
+        plan=plan._replace(project=None, run=None),
+    )
 
 
 def write_workflow(batch: BatchRequest) -> dict[str, Any]:

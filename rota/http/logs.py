@@ -20,6 +20,7 @@ _TRANSITIONS: dict[type[Any], str] = {
     e.TaskRejected: "rejected: {error}",
     e.TaskReleased: "ready after {after}",
     e.TaskDelayed: "dependencies met, delayed",
+    e.TaskHeld: "back on its project's list",
     e.TaskRevived: "revived",
     e.TaskAssigned: "attempt {attempt} dispatched",
     e.TaskStarted: "attempt {attempt} started",

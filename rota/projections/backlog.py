@@ -74,6 +74,12 @@ class Backlog:
         if not task.entry:
             self._set_aside(task)
 
+    def on_held(self, record: Record[TaskFact], task: Task) -> None:
+        """Take a task out of its queue that waits on a project's list again."""
+        if task.entry != ASIDE:
+            self.on_left(record, task)
+            self._set_aside(task)
+
     def on_left(self, record: Record[TaskFact], task: Task) -> None:
         """Take a task out that was assigned or ended."""
         del record

@@ -42,6 +42,7 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
             backlog.on_ready,
         ),
         e.TaskDelayed: (FOLDS[e.TaskDelayed], graph.on_settled),
+        e.TaskHeld: (FOLDS[e.TaskHeld], graph.on_submitted, backlog.on_held),
         e.TaskRevived: (
             state.on_revived,
             state.deliveries.on_revived,

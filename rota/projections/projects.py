@@ -66,18 +66,30 @@ class Projects:
         project = self.by_id.get(event.project)
         if project is None:
             project = self.by_id[event.project] = Project(event.project, record.at)
-        item = Item(event.item, event.request, record.by, record.at)
+        if event.held:
+            self._leave_run(project, event.item)
+        item = Item(event.item, event.request, record.by, record.at, held=event.held)
         project.items.insert(project.place_of(event.before), item)
         self._count(project, item, 1)
         self.names[item.id] = project.id
-        if event.replaces is not None:
-            project.done = [each for each in project.done if each.task != event.replaces]
+        was = event.item if event.held else event.replaces
+        if was is not None:
+            project.done = [each for each in project.done if each.task != was]
+
+    def _leave_run(self, project: Project, item_id: str) -> None:
+        """Let a run be without its task, which comes back to the list."""
+        run, item = project.run, project.taken
+        if run is not None and item is not None and run.task == item_id:
+            run.task = project.taken = None
+            self._drop(project, item)
 
     def on_edited(self, record: Record[e.ProjectTaskEdited]) -> None:
         event = record.event
         project, at = self._place(event.project, event.item)
         old = project.items[at]
-        item = project.items[at] = Item(old.id, event.request, record.by, old.added_at)
+        item = project.items[at] = Item(
+            old.id, event.request, record.by, old.added_at, held=old.held
+        )
         self._count(project, old, -1)
         self._count(project, item, 1)
 
@@ -182,6 +194,11 @@ class Projects:
             run.task, run.fate, run.error = None, done.state, done.error
             run.completed += done.state == "succeeded"
             project.taken = None
+        else:
+            item = project.find(task.id)  # it was held on the list
+            if item is not None:
+                project.items.remove(item)
+        if item is not None:
             done = done._replace(key=item.key, digest=item.digest)
             self._drop(project, item)
             project.done.append(done)

@@ -287,12 +287,22 @@ def test_stop_takes_a_task_back_that_has_not_begun(rota: Rota) -> None:
     rota.post("/projects/p/queue/stop")
     ended = idle(rota, "p")
     assert (ended["stopReason"], ended["remaining"]) == ("stopped", 2)
-    assert rota.get(f"/v1/tasks/{task}").json["state"] == "cancelled"
-    back, last = listed(rota, "p")
-    assert last == other
-    assert back != task
+    assert rota.get(f"/v1/tasks/{task}").json["state"] == "blocked"
+    assert listed(rota, "p") == [task, other]
     again = rota.get("/projects/p/tasks").json["tasks"][0]
     assert (again["action"], again["delayMs"]) == ("echo", 3_600_000)
+    run(rota, "p", "loop")
+    until(lambda: rota.get(f"/v1/tasks/{task}").json["state"] == "scheduled")
+
+
+def test_a_task_that_waits_for_its_next_attempt_does_not_hold_a_stop_up(rota: Rota) -> None:
+    slow = {"kind": "fixed", "baseMs": 3_600_000, "maxAttempts": 3}
+    [task] = add(rota, "p", "fail", retry=slow)
+    run(rota, "p", "loop")
+    until(lambda: rota.get(f"/v1/tasks/{task}").json["state"] == "scheduled")
+    rota.post("/projects/p/queue/stop")
+    assert idle(rota, "p")["stopReason"] == "stopped"
+    assert listed(rota, "p") == [task]
 
 
 def test_force_stop_kills_what_runs_and_says_so(rota: Rota) -> None:
@@ -308,7 +318,7 @@ def test_force_stop_kills_what_runs_and_says_so(rota: Rota) -> None:
     assert (ended["isRunning"], ended["stopReason"]) == (False, "force_stopped")
     assert rota.get(f"/projects/p/runs/{run_id}").json["state"] == "failed"
     task = rota.get(f"/v1/tasks/{first}").json
-    assert (task["state"], task["error"]["code"]) == ("cancelled", "force_stopped")
+    assert (task["state"], task["error"]["code"]) == ("failed", "force_stopped")
     assert listed(rota, "p") == [second]
 
 
@@ -400,39 +410,67 @@ def test_an_operation_on_many_tasks_leaves_what_is_being_killed(stubborn: Stubbo
 
 
 def failed_once(rota: StubbornRota, project: str, **fields: Any) -> tuple[str, str]:
-    """Let a run fail by its stubborn task, and give that another life; give the run and it."""
+    """Let a run fail by its stubborn task, retry that, and run it; give the run and it."""
     [task] = add(rota, project, STUBBORN, **fields)
-    run_id = run(rota, project)
+    run(rota, project)
     in_hand(rota, project, task)
     bad = Outcome(ok=False, code="bad", error="x" * 1000, retryable=False)
     rota.inside(lambda _: rota.runner.running[task](bad))
     assert idle(rota, project)["lastError"] == "x" * 300
-    assert rota.post(f"/v1/tasks/{task}/retry").status == 202
-    until(lambda: rota.get(f"/v1/tasks/{task}").json["state"] == "running")
+    assert rota.post(f"/v1/tasks/{task}/retry").json == {"taskId": task, "state": "blocked"}
+    run_id = run(rota, project)
+    in_hand(rota, project, task)
     return run_id, task
 
 
-def test_force_stop_kills_what_was_brought_back_without_a_run(stubborn: StubbornRota) -> None:
-    run_id, task = failed_once(stubborn, "p")
-    still = [{"runId": run_id, "taskId": task}]
-    for _ in range(2):
-        answer = stubborn.post("/projects/p/queue/force-stop").json
-        assert answer == {"success": False, "killedRuns": [], "stillRunning": still}
-    assert stubborn.runner.aborted == [task]
-    assert stubborn.get(f"/projects/p/runs/{run_id}").json["stopReason"] == "task_failed"
-    stubborn.inside(lambda _: stubborn.runner.let_go(task))
-    until(lambda: stubborn.get(f"/v1/tasks/{task}").json["state"] == "cancelled")
-    assert stubborn.inside(lambda s: s.shard.state.slots.total) == 0
-    answer = stubborn.post("/projects/p/queue/force-stop").json
-    assert answer == {"success": True, "killedRuns": [], "stillRunning": []}
+def test_a_retried_task_waits_at_the_head_of_its_list_for_a_run(rota: Rota) -> None:
+    [task] = add(rota, "p", "fail", idempotencyKey="k")
+    run(rota, "p")
+    assert idle(rota, "p")["stopReason"] == "task_failed"
+    [busy, *_] = sleeping(rota, "p", 2)
+    run(rota, "p", "loop")
+    in_hand(rota, "p", busy)
+    assert rota.post(f"/v1/tasks/{task}/retry").json == {"taskId": task, "state": "blocked"}
+    assert listed(rota, "p")[0] == task
+    assert rota.get(f"/v1/tasks/{task}").json["waitingFor"] == ["project:p"]
+    assert rota.inside(lambda s: s.shard.state.slots.total) == 1
+    again = rota.post("/projects/p/tasks", {"action": "fail", "idempotencyKey": "k"})
+    assert (again.status, again.json["taskId"]) == (200, task)
+    rota.post("/projects/p/queue/force-stop")
+    last = run(rota, "p")
+    assert idle(rota, "p")["stopReason"] == "task_failed"
+    found = rota.get(f"/v1/tasks/{task}").json
+    assert (found["state"], found["runId"], found["attempt"]) == ("failed", last, 2)
+    assert rota.post(f"/v1/tasks/{busy}/retry").status == 202, "a force-stopped one can be, too"
+    assert listed(rota, "p")[0] == busy
 
 
-def test_a_restart_finishes_the_kill_of_what_was_brought_back(stubborn: StubbornRota) -> None:
+def test_a_task_on_a_list_again_goes_when_it_is_removed_or_its_project_deleted(rota: Rota) -> None:
+    tasks = add(rota, "p", "fail", "fail", "fail")
+    for _ in tasks:
+        run(rota, "p")
+        idle(rota, "p")
+    for task in tasks:
+        assert rota.post(f"/v1/tasks/{task}/retry").status == 202
+    assert listed(rota, "p") == tasks[::-1]
+    first = f"/projects/p/tasks/{tasks[0]}"
+    assert rota.request("PATCH", first, {"position": 0}).status == 200
+    edit = rota.request("PATCH", first, {"params": {}})
+    assert (edit.status, edit.json["error"]) == (409, "task-not-pending")
+    assert rota.request("DELETE", first).status == 200
+    assert rota.post(f"/v1/tasks/{tasks[1]}/cancel").status == 200
+    assert listed(rota, "p") == tasks[2:]
+    assert rota.request("DELETE", "/projects/p").json["removed"] == 1
+    states = [rota.get(f"/v1/tasks/{task}").json["state"] for task in tasks]
+    assert states == ["cancelled"] * 3
+
+
+def test_a_restart_finishes_a_kill(stubborn: StubbornRota) -> None:
     _, task = failed_once(stubborn, "p")
     assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
     stubborn.restart()
     found = until(lambda: stubborn.get(f"/v1/tasks/{task}").json)
-    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
+    assert (found["state"], found["error"]["code"]) == ("failed", "force_stopped")
     assert stubborn.runner.running == {}
 
 
@@ -446,34 +484,23 @@ def test_a_kill_is_not_undone_by_a_failure_that_would_be_tried_again(
     found = until(
         lambda: s if (s := stubborn.get(f"/v1/tasks/{task}").json)["state"] != "running" else None
     )
-    assert (found["state"], found["error"]["code"]) == ("cancelled", "force_stopped")
+    assert (found["state"], found["error"]["code"]) == ("failed", "force_stopped")
 
 
-def test_force_stop_names_what_was_brought_back_beside_a_run(stubborn: StubbornRota) -> None:
-    first, task = failed_once(stubborn, "p")
-    [other] = sleeping(stubborn, "p")
-    second = run(stubborn, "p")
-    in_hand(stubborn, "p", other)
-    answer = stubborn.post("/projects/p/queue/force-stop").json
-    still = [{"runId": first, "taskId": task}]
-    assert answer == {"success": False, "killedRuns": [second], "stillRunning": still}
-    assert status(stubborn, "p")["stopReason"] == "force_stopped"
-    stubborn.inside(lambda _: stubborn.runner.let_go(task))
-    until(lambda: stubborn.inside(lambda s: s.shard.state.slots.total) == 0)
-
-
-def test_force_stop_ends_what_a_worker_has_of_an_ended_run(rota: Rota) -> None:
-    [task] = add(rota, "p", "for-a-worker")
-    run_id = run(rota, "p")
-    lease = until(lambda: rota.post("/v1/leases", {"workerId": "w"}).json["leases"])[0]
-    said = {"token": lease["token"], "error": "no"}
-    assert rota.post(f"/v1/leases/{lease['leaseId']}/fail", said).status == 200
-    assert idle(rota, "p")["stopReason"] == "task_failed"
-    assert rota.post(f"/v1/tasks/{task}/retry").status == 202
-    assert until(lambda: rota.post("/v1/leases", {"workerId": "w"}).json["leases"])
-    answer = rota.post("/projects/p/queue/force-stop").json
-    assert answer == {"success": True, "killedRuns": [run_id], "stillRunning": []}
-    assert rota.get(f"/v1/tasks/{task}").json["error"]["code"] == "force_stopped"
+def test_a_run_without_progress_ends_and_leaves_its_task_on_the_list(tmp_path: Path) -> None:
+    config = {"projects": {"runTimeoutMs": 300, "maxConcurrent": 1}}
+    with ServerProcess(tmp_path / "data", config) as server:
+        rota = Client()
+        rota.port = server.port
+        [task] = add(rota, "p", "for-a-worker")
+        add(rota, "q", "echo")
+        run_id = run(rota, "p", "loop")
+        run(rota, "q")
+        assert idle(rota, "q")["stopReason"] == "single_done", "its place is free"
+        found = rota.get(f"/projects/p/runs/{run_id}").json
+        assert (found["state"], found["stopReason"]) == ("failed", "run_timeout")
+        assert found["error"] == "the run made no progress for 300 ms"
+        assert listed(rota, "p") == [task]
 
 
 # -- phase 4: a task is selected when its turn comes
@@ -587,8 +614,8 @@ def test_a_restart_keeps_a_stop(rota: Rota) -> None:
     rota.post("/projects/p/queue/stop")
     rota.restart()
     ended = idle(rota, "p")
-    assert (ended["stopReason"], ended["completed"]) == ("stopped", 1)
-    assert listed(rota, "p") == [second]
+    assert (ended["stopReason"], ended["completed"]) == ("stopped", 0)
+    assert listed(rota, "p") == [first, second], "the attempt was cut off, so its task waits again"
 
 
 def test_a_restart_finishes_a_force_stop(stubborn: StubbornRota) -> None:

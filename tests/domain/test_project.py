@@ -64,7 +64,7 @@ def next_of(*events: e.Event) -> tuple[e.Event, ...]:
     project = state.projects.by_id["p"]
     run = project.run
     task = state.tasks.get(run.task) if run is not None and run.task is not None else None
-    return decide_next(project, task, Rules(), PLACE)
+    return decide_next(project, task, Rules(), PLACE, state.tasks.get)
 
 
 def ended(state: str, reason: str, completed: int = 0, error: str | None = None) -> e.RunEnded:
@@ -124,19 +124,43 @@ def test_nothing_is_decided_while_its_task_goes_on_or_it_is_pending() -> None:
 
 def test_a_stop_takes_back_what_has_not_begun_and_leaves_what_has() -> None:
     stop = e.RunStopRequested("run-1", "p")
-    cancelled, back = next_of(*running("a", "b"), *taken("a"), stop)
-    assert (cancelled.code, back) == (
-        "project_stopped",
-        e.ProjectTaskAdded("agent-1", "p", "fresh", ECHO, "b", "a"),
+    held, back = next_of(*running("a", "b"), *taken("a"), stop)
+    assert (held, back) == (
+        e.TaskHeld("a", "agent-1", "p"),
+        e.ProjectTaskAdded("agent-1", "p", "a", {**ECHO, "priority": 2}, "b", held=True),
     )
     assert next_of(*running("a"), *taken("a"), assigned("a"), started("a"), stop) == ()
+    over = e.RunEnded("run-1", "p", "completed", "stopped")
+    again = (e.RunQueued("run-2", "p", "single"), e.RunStarted("run-2", "p"))
+    assert next_of(*running("a", "b"), *taken("a"), stop, held, back, over, *again) == (
+        e.RunTaskSelected("run-2", "p", "a"),
+        e.TaskReleased("a", "agent-1", "project", "run-2"),
+    )
+
+
+def test_a_task_that_waits_for_its_next_attempt_does_not_hold_a_stop_up() -> None:
+    stop = e.RunStopRequested("run-1", "p")
+    later = e.AttemptFailed("a", "agent-1", 1, "bad", "it broke", START_US * 2)
+    held, back = next_of(*running("a"), *taken("a"), assigned("a"), started("a"), later, stop)
+    assert (held.task, back.item, back.held) == ("a", "a", True)
 
 
 def test_a_force_stop_waits_for_what_runs_and_cancels_what_does_not() -> None:
     stop = e.RunStopRequested("run-1", "p", "", True, ["a"])
     assert next_of(*running("a"), *taken("a"), assigned("a"), started("a"), stop) == ()
-    [cancelled] = next_of(*running("a"), *taken("a"), stop)
-    assert cancelled.code == "force_stopped"
+    [failed] = next_of(*running("a"), *taken("a"), stop)
+    assert (type(failed), failed.code) == (e.TaskFailed, "force_stopped")
+
+
+def test_a_run_without_progress_leaves_what_waits_on_its_list_and_cuts_off_what_runs() -> None:
+    over = e.RunStopRequested("run-1", "p", "no progress", True, None, "run_timeout")
+    held, back = next_of(*running("a"), *taken("a"), over)
+    assert (held.task, back.item) == ("a", "a")
+    assert next_of(*running("a"), *taken("a"), over, held, back) == (
+        ended("failed", "run_timeout", 0, "no progress"),
+    )
+    flying = next_of(*running("a"), *taken("a"), assigned("a"), over)
+    assert [type(each) for each in flying] == [e.TaskFailed]
 
 
 def test_a_project_is_started_once() -> None:

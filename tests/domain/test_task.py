@@ -46,6 +46,8 @@ from rota.domain.dead import decide_return
 from rota.domain.fold import FOLDS, NOTES, TASK_EVENTS, born, evolve
 from rota.domain.moves import BIRTHS, MOVES, ways_of
 from rota.domain.plan import Plan
+from rota.domain.project import decide_cut, decide_hold
+from rota.domain.project_parts import Project
 from rota.domain.restoring import fields_of_task, restored_task
 from rota.domain.task import (
     IN_FLIGHT,
@@ -73,6 +75,7 @@ SAMPLES: dict[str, Any] = {
     "attempt_interrupted": interrupted(),
     "task_released": released(),
     "task_delayed": e.TaskDelayed("t1", "a1", START_US + 7),
+    "task_held": e.TaskHeld("t1", "a1", "p"),
     "task_revived": revived(),
     "task_logged": e.TaskLogged("t1", "a1", ["one", "two"]),
     "task_progressed": e.TaskProgressed("t1", "a1", {"percent": 50}),
@@ -115,6 +118,10 @@ def decisions(state: TaskState) -> list[Any]:
     ]
     if state is TaskState.READY:
         asked.append((decide_assignment,))
+    if state in WAITING:
+        asked.append((decide_cut, "its run was force-stopped"))
+    if state in (TaskState.READY, TaskState.SCHEDULED):
+        asked.append((lambda task: decide_hold(Project("p", 0), task, {})[0],))
     if state in IN_FLIGHT:
         asked.append((decide_interruption, "server restarted"))
     found: list[Any] = []

@@ -54,6 +54,7 @@ from rota.domain.derived import Place
 from rota.domain.dispatch import Turns
 from rota.domain.leases import Lease, decide_lease_expiry
 from rota.domain.notes import LEVELS, decide_notes
+from rota.domain.project import decide_hold, project_of
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import (
     BLOCKED,
@@ -651,7 +652,14 @@ class _Play:
             flow = self.state.batches.flow(task.plan.workflow if task.plan is not None else None)
             if flow is None or flow.stopping is None:
                 with suppress(RequestError):
-                    self.record(decide_revival(task, self._at, params), by="somebody")
+                    back = decide_revival(task, self._at, params)
+                    self.record(back, *self._held(task), by="somebody")
+
+    def _held(self, task: Task) -> tuple[e.Event, ...]:
+        """Put a task of a project back on its list."""
+        project = self.state.projects.get(project_of(task) or "")
+        written = {"agent": task.agent, "action": task.action}
+        return decide_hold(project, task, written) if project is not None else ()
 
     # -- attempts
 

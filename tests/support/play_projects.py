@@ -9,7 +9,7 @@ from rota.domain import events as e
 from rota.domain.derived import Place
 from rota.domain.intake import Request, Rules
 from rota.domain.plan import Plan
-from rota.domain.project import decide_next, decide_run, decide_stop
+from rota.domain.project import decide_cut, decide_next, decide_run, decide_stop
 from rota.domain.project_lists import (
     decide_additions,
     decide_deletion,
@@ -72,13 +72,13 @@ def _go_on(play: Any) -> None:
     state = play.state
     for task_id in list(state.projects.killing):
         task = state.tasks.get(task_id)
-        play.record(e.TaskCancelled(task.id, task.agent, task.state.value, "gone", "force_stopped"))
+        play.record(decide_cut(task, "gone"))
     for name in state.projects.live():
         project = state.projects.get(name)
         while (run := project.run) is not None:
             task = state.tasks.get(run.task) if run.task is not None else None
             place = Place(lambda: f"back-{state.seq}", state.backlog.total, play._at)
-            events = decide_next(project, task, Rules(), place)
+            events = decide_next(project, task, Rules(), place, state.tasks.get)
             if not events:
                 break
             play.record(*events)

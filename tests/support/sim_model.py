@@ -40,7 +40,7 @@ BLAMELESS = {"shutdown", "log failed", "preempted", "results not read", "release
 REASONS = BLAMELESS | {"server restarted", "lease expired", "internal fault"}
 OF_LEASES = {"lease_expired", "lease_ended"}
 
-_WAITS = {"task_cancelled": "cancelled", "task_expired": "failed"}
+_WAITS = {"task_cancelled": "cancelled", "task_expired": "failed", "task_failed": "failed"}
 _FLIES = {
     "task_succeeded": "succeeded",
     "task_failed": "failed",
@@ -50,8 +50,8 @@ _FLIES = {
 }
 NEXT: dict[str, dict[str, str]] = {
     "blocked": {"task_released": "ready", "task_delayed": "scheduled", **_WAITS},
-    "scheduled": {"task_released": "ready", **_WAITS},
-    "ready": {"task_assigned": "assigned", "task_failed": "failed", **_WAITS},
+    "scheduled": {"task_released": "ready", "task_held": "blocked", **_WAITS},
+    "ready": {"task_assigned": "assigned", "task_held": "blocked", **_WAITS},
     "assigned": {"task_started": "running", **_FLIES},
     "running": _FLIES,
     "failed": {"task_revived": "ready"},
@@ -647,6 +647,8 @@ class Model:
         """Whether nothing will ever end a task: no worker takes it, no parent of it comes."""
         if task.state in FINAL or task.event.deadline is not None or task.id in under:
             return False
+        if self.projects.is_held(task):
+            return True
         if task.state != "blocked":
             return task.is_pull and task.event.queue_timeout_ms is None
         parents = [self.tasks.get(parent) for parent in task.parents]

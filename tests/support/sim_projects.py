@@ -47,6 +47,8 @@ class ModelRun:
         self.fate = ""
         self.taken: list[str] = []
         self.completed = 0
+        self.is_late = False
+        self.moved_at = 0
 
 
 class ModelProject:
@@ -70,9 +72,9 @@ class Projects(Rule):
         self.pending: list[str] = []
         self.running: list[str] = []
         self.killing: dict[str, str] = {}
-        self._begun: set[str] = set()
         self._doomed: set[str] = set()
-        self._back: str | None = None  # what was taken back, and must be on its list again
+        self._back: str | None = None  # what was held, and must be on its list again
+        self._held: set[str] = set()
 
     def _live(self, record: Record) -> tuple[ModelProject, ModelRun] | None:
         """Give the run that a record is about, which must not have ended."""
@@ -89,14 +91,18 @@ class Projects(Rule):
     def on_project_task_added(self, record: Record) -> None:
         event: Any = record.event
         project = self.known.setdefault(event.project, ModelProject())
-        if event.item in self.model.tasks or any(
-            event.item in p.items for p in self.known.values()
-        ):
+        is_known = event.item in self.model.tasks and event.item != self._back
+        if is_known or any(event.item in p.items for p in self.known.values()):
             self.violated(f"{event.item} is on a list, and is something else, too")
         at = project.items.index(event.before) if event.before is not None else len(project.items)
         project.items.insert(at, event.item)
-        if event.replaces != self._back or (self._back is not None and at):
-            self.violated(f"{event} does not put back what was taken back: {self._back}")
+        is_back = event.item == self._back
+        if (
+            bool(event.held) != is_back
+            or (self._back is not None and not is_back)
+            or (is_back and at)
+        ):
+            self.violated(f"{event} does not put back what was held: {self._back}")
         self._back = None
 
     def on_project_task_edited(self, record: Record) -> None:
@@ -117,9 +123,50 @@ class Projects(Rule):
         self.on_project_task_edited(record)
         event: Any = record.event
         self.known[event.project].items.remove(event.item)
+        if event.item in self._held:
+            self.model.then.append(("task_cancelled", event.item))
+
+    def is_held(self, task: ModelTask) -> bool:
+        """Whether a task waits on its project's list."""
+        return task.id in self._held
+
+    def on_task_held(self, task: ModelTask, record: Record) -> None:
+        run = self._run_of(task)
+        own = run if run is not None and run.task == task.id else None
+        if own is not None and not own.stop:
+            self.violated(f"{task.id} was held, and its run was not stopped")
+        elif (
+            own is None
+            and getattr(self.model.last and self.model.last.event, "task", "") != task.id
+        ):
+            self.violated(f"{task.id} was held, and nobody revived it")
+        if own is not None:
+            own.task = None
+        self._back = task.id
+        self._held.add(task.id)
+        self.model.seen["held"] += 1
+        self.model.then.append(("project_task_added", None))
+
+    def on_task_revived(self, task: ModelTask, record: Record) -> None:
+        if task.event.project is not None:
+            self.model.then.append(("task_held", task.id))
+
+    def on_task_released(self, task: ModelTask, record: Record) -> None:
+        event: Any = record.event
+        if event.run is None:
+            return
+        self._held.discard(task.id)
+        run = self._run_of(task)
+        if run is None or run.task != task.id or run.event.run != event.run:
+            self.violated(f"{task.id} is released by a run that has not selected it")
+        task.event.run = event.run
+
+    on_task_delayed = on_task_released
 
     def on_project_deleted(self, record: Record) -> None:
         project = self.known.pop(record.event.project)  # type: ignore[union-attr]
+        held = [item for item in project.items if item in self._held]
+        self.model.then.extend(("task_cancelled", item) for item in held)
         if project.run is not None and project.run.state not in ENDED:
             self.violated(f"{record.event} drops a project that runs")
 
@@ -146,6 +193,7 @@ class Projects(Rule):
         self.pending.remove(event.run)
         self.running.append(event.run)
         found[1].state = "in_progress"
+        found[1].moved_at = self.model.steady
 
     def on_run_task_selected(self, record: Record) -> None:
         event: Any = record.event
@@ -166,10 +214,16 @@ class Projects(Rule):
             self.violated(f"{event.item} was selected twice")
             return
         project.items.remove(event.item)
-        run.task, run.fate = event.item, ""
+        run.task, run.fate, run.moved_at = event.item, "", self.model.steady
         run.taken.append(event.item)
         self.model.seen["selected"] += 1
-        self.model.then.append(("task_submitted", event.item))
+        then = "task_submitted"
+        if event.item in self._held:
+            task = self.model.tasks[event.item]
+            now = self.model.steady if task.is_delay else self.model.at
+            is_early = task.not_before is not None and now < task.not_before
+            then = "task_delayed" if is_early else "task_released"
+        self.model.then.append((then, event.item))
 
     def on_task_submitted(self, task: ModelTask, record: Record) -> None:
         if task.event.project is not None:
@@ -195,6 +249,10 @@ class Projects(Rule):
             self.violated(f"{event} asks for less than what was asked for")
         else:
             run.stop = "force" if event.force else "stop"
+            run.is_late = run.is_late or event.code == "run_timeout"
+            limit_us = self.model.limits.run_timeout_ms * 1000
+            if event.code and not 0 < limit_us <= self.model.steady - run.moved_at:
+                self.violated(f"{event} ends a run that made progress at {run.moved_at}")
         for task in event.kills or ():
             if self.model.state_of(task) != "running":
                 self.violated(f"{event} cuts off {task}, which does not run")
@@ -210,22 +268,18 @@ class Projects(Rule):
 
     def on_task_cancelled(self, task: ModelTask, record: Record) -> None:
         code = record.event.code  # type: ignore[union-attr]
-        run = self._run_of(task)
-        if code == "project_stopped":
-            if run is None or run.stop != "stop" or run.task != task.id:
-                self.violated(f"{task.id} was taken back, and its run was not stopped")
-            if task.state in FLYING or task.id in self._begun:
-                self.violated(f"{task.id} was taken back although it had begun")
-            self._back = task.id
-            self.model.then.append(("project_task_added", None))
-        if task.id in self.killing:
-            self.model.seen["killed"] += 1
-            if code not in ("force_stopped", "internal_fault"):
-                self.violated(f"{task.id} was cancelled before its attempt was gone")
+        if task.id in self.killing and code != "internal_fault":
+            self.violated(f"{task.id} was cancelled before its attempt was gone")
 
-    def on_task_started(self, task: ModelTask, record: Record) -> None:
-        if task.event.project is not None:
-            self._begun.add(task.id)
+    def on_task_failed(self, task: ModelTask, record: Record) -> None:
+        code = record.event.code  # type: ignore[union-attr]
+        self.model.seen["killed"] += code == "force_stopped" and task.id in self.killing
+        run = self._run_of(task)
+        if code == "force_stopped" and run is not None and run.task == task.id:
+            if run.stop != "force":
+                self.violated(f"{task.id} was cut off, and its run was not stopped by force")
+            elif run.is_late and task.state not in FLYING:
+                self.violated(f"{task.id} waited, and failed with a run that took too long")
 
     def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
         if self.killing.pop(task.id, None) is not None:
@@ -237,6 +291,11 @@ class Projects(Rule):
     def on_end(self, task: ModelTask, record: Record) -> None:
         self.killing.pop(task.id, None)
         self._doomed.discard(task.id)
+        if task.id in self._held:
+            self._held.discard(task.id)
+            for project in self.known.values():
+                if task.id in project.items:
+                    project.items.remove(task.id)
         run = self._run_of(task)
         if run is not None and run.task == task.id:
             run.task, run.fate = None, task.state
@@ -247,7 +306,7 @@ class Projects(Rule):
     def _reason(self, project: ModelProject, run: ModelRun) -> tuple[str, str]:
         """Say how a run ends that has no task under way; nothing if it goes on."""
         if run.stop == "force":
-            return "failed", "force_stopped"
+            return "failed", "run_timeout" if run.is_late else "force_stopped"
         if run.state == "pending":
             return ("completed", "stopped") if run.stop else ("", "")
         if run.fate == "failed":
@@ -294,12 +353,11 @@ class Projects(Rule):
                 self.violated(f"the run of {name} has nothing to do, and goes on")
             elif run.stop == "force" and run.task not in self.killing:
                 self.violated(f"{run.task} goes on, and its run was force-stopped")
-            elif run.stop and self._has_not_begun(run.task):
-                self.violated(f"{run.task} waits to begin, and its run was stopped")
+            elif run.stop and self._waits(run.task):
+                self.violated(f"{run.task} waits, and its run was stopped")
 
-    def _has_not_begun(self, task_id: str) -> bool:
-        task = self.model.tasks[task_id]
-        return task.state not in (*FLYING, *FINAL) and task_id not in self._begun
+    def _waits(self, task_id: str) -> bool:
+        return self.model.tasks[task_id].state not in (*FLYING, *FINAL)
 
     def settled(self) -> None:
         for name, project in self.known.items():
@@ -316,6 +374,7 @@ class Lists:
         self._rng = rng = Random(f"projects {world.seed}")
         self._odds = rng.choice((0.0, 0.0, 0.03, 0.08))
         self.most = rng.choice((0, 1, 2))
+        self.run_timeout_ms = rng.choice((0, 5000, 20_000))
 
     def act(self) -> None:
         """Now and then do something with a project."""
@@ -379,7 +438,7 @@ class Lists:
             self._tell(pm.EditItem, "edit", name, item, change, False, None)
 
     def _revive(self, task: ModelTask) -> None:
-        """Give a task that failed its run a new life: it runs beside whatever run there is."""
+        """Give a task that failed its run a new life: it goes back to the head of its list."""
         world = self._world
         world.trace("revive %s of %s", task.id, task.event.project)
         reply = SimReply(world, "project revive", lambda _: None, lambda _code, _error: None)

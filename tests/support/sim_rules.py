@@ -94,7 +94,8 @@ class Edges(Rule):
         return any(p.fell and (p.fell > task.waits_since or p.state in FELL) for p in parents)
 
     def on_task_released(self, task: ModelTask, record: Record) -> None:
-        if (task.state == "blocked") != (record.event.after == "dependencies"):  # type: ignore[union-attr]
+        after = "project" if self.model.projects.is_held(task) else "dependencies"
+        if (task.state == "blocked") != (record.event.after == after):  # type: ignore[union-attr]
             self.violated(f"{task.id} was {task.state}, and let go after {record.event}")
         if task.state == "blocked":
             self.on_task_delayed(task, record)
@@ -279,9 +280,8 @@ class Attempts(Rule):
         if event.code == "bad_params" and not event.attempt:  # sim_flows judges it
             return
         self._valid(task, record)
-        if event.code not in ("deadline_exceeded", "internal_fault") and self._may_retry(
-            task, event
-        ):
+        others = ("deadline_exceeded", "internal_fault", "force_stopped")
+        if event.code not in others and self._may_retry(task, event):
             self.violated(f"{task.id} was given up although it may be tried again")
 
     def on_attempt_failed(self, task: ModelTask, record: Record) -> None:

@@ -295,7 +295,9 @@ class World:
         shard = SimShard(
             Disk(self.log),
             self.host,
-            limits=self.work.limits()._replace(projects=self.lists.most),
+            limits=self.work.limits()._replace(
+                projects=self.lists.most, run_timeout_ms=self.lists.run_timeout_ms
+            ),
             rules=self.flows.new_rules(),
             line=self._make_line,
             runner=self.runner,

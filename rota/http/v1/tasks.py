@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
-from rota.domain.task import TaskState
+from rota.domain.task import BLOCKED, TaskState
 from rota.errors import InvalidRequest
 from rota.http import views
 from rota.http.bulk_models import PriorityBody
@@ -84,7 +84,8 @@ async def cancel(call: Call) -> Any:
 async def retry(call: Call) -> Any:
     """POST /v1/tasks/{id}/retry: a new life for a failed task."""
     task_id = await call.bridge.retry(call.params["id"], call.by)
-    return call.json({"taskId": task_id, "state": "ready"}, status=202)
+    is_held = await call.sight.show_task(task_id, lambda task: task.state is BLOCKED)
+    return call.json({"taskId": task_id, "state": "blocked" if is_held else "ready"}, status=202)
 
 
 async def reprioritise(call: Call) -> Any:
