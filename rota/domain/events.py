@@ -37,6 +37,9 @@ TokenCreated = server.TokenCreated
 TokenRevoked = server.TokenRevoked
 
 
+BatchSubmitted = flows.BatchSubmitted
+BatchRejected = flows.BatchRejected
+BatchFinished = flows.BatchFinished
 WorkflowSubmitted = flows.WorkflowSubmitted
 WorkflowTripped = flows.WorkflowTripped
 WorkflowPaused = flows.WorkflowPaused
@@ -48,6 +51,7 @@ ProjectTaskAdded = projects.ProjectTaskAdded
 ProjectTaskEdited = projects.ProjectTaskEdited
 ProjectTaskMoved = projects.ProjectTaskMoved
 ProjectTaskRemoved = projects.ProjectTaskRemoved
+TaskHeld = projects.TaskHeld
 ProjectDeleted = projects.ProjectDeleted
 RunQueued = projects.RunQueued
 RunStarted = projects.RunStarted
@@ -63,27 +67,6 @@ ScheduleFired = schedules.ScheduleFired
 ScheduleMissed = schedules.ScheduleMissed
 
 
-class BatchSubmitted(NamedTuple):
-    """A batch was admitted whole; its tasks' own records follow this one."""
-
-    batch: str
-    tasks: list[str]
-    dialect: str = "native"
-    parallelism: int | None = None
-    callback: str | None = None
-    idempotency: str | None = None
-    digest: str | None = None
-
-
-class BatchRejected(NamedTuple):
-    """Admission refused a batch whole; none of its tasks exists."""
-
-    batch: str
-    size: int
-    code: str
-    error: str
-
-
 class RefusalsCounted(NamedTuple):
     """So many tasks and batches were refused and have no record of their own.
 
@@ -94,15 +77,6 @@ class RefusalsCounted(NamedTuple):
     agents: dict[str, int]
     others: int = 0
     batches: int = 0
-
-
-class BatchFinished(NamedTuple):
-    """Every task of the batch has ended; so many in each way."""
-
-    batch: str
-    succeeded: int
-    failed: int
-    cancelled: int
 
 
 class TaskSubmitted(NamedTuple):
@@ -155,7 +129,7 @@ class TaskRejected(NamedTuple):
 class TaskReleased(NamedTuple):
     """What the task waited for has come (`after`: dependencies, delay, backoff, project).
 
-    One that was held on a project's list was selected by the `run` that it belongs to from now on.
+    One that was held on a project's list belongs to this `run` from now on.
     """
 
     task: str
@@ -165,26 +139,12 @@ class TaskReleased(NamedTuple):
 
 
 class TaskDelayed(NamedTuple):
-    """The task's dependencies are met, but it must not start before `until`.
-
-    One that was held on a project's list was selected by the `run` that it belongs to from now on.
-    """
+    """The task's dependencies are met, but it must not start before `until` (`run`: as above)."""
 
     task: str
     agent: str
     until: int
     run: str | None = None
-
-
-class TaskHeld(NamedTuple):
-    """The task is on its project's list again, and waits until a run selects it.
-
-    Its run was stopped before an attempt of it was in flight, or it was revived.
-    """
-
-    task: str
-    agent: str
-    project: str
 
 
 class TaskRevived(NamedTuple):

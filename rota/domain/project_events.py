@@ -26,6 +26,17 @@ class ProjectTaskAdded(NamedTuple):
     held: bool | None = None
 
 
+class TaskHeld(NamedTuple):
+    """The task is on its project's list again, and waits until a run selects it.
+
+    Its run was stopped before an attempt of it was in flight, or it was revived.
+    """
+
+    task: str
+    agent: str
+    project: str
+
+
 class ProjectTaskEdited(NamedTuple):
     """An item asks for something else from now on."""
 

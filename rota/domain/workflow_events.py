@@ -1,12 +1,42 @@
-"""The facts about a workflow: how it began, what was done about failures in it, how it ended.
+"""The facts about batches, and about workflows: how they began, what failures led to, how they ended.
 
-They are named among the others in events.py, which is what everybody imports. Its tasks belong to
-it by their own records.
+They are named among the others in events.py, which is what everybody imports. Tasks belong to a
+workflow by their own records.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+
+class BatchSubmitted(NamedTuple):
+    """A batch was admitted whole; its tasks' own records follow this one."""
+
+    batch: str
+    tasks: list[str]
+    dialect: str = "native"
+    parallelism: int | None = None
+    callback: str | None = None
+    idempotency: str | None = None
+    digest: str | None = None
+
+
+class BatchRejected(NamedTuple):
+    """Admission refused a batch whole; none of its tasks exists."""
+
+    batch: str
+    size: int
+    code: str
+    error: str
+
+
+class BatchFinished(NamedTuple):
+    """Every task of the batch has ended; so many in each way."""
+
+    batch: str
+    succeeded: int
+    failed: int
+    cancelled: int
 
 
 class WorkflowSubmitted(NamedTuple):
