@@ -1,4 +1,4 @@
-"""The facts about batches, and about workflows: how they began, what failures led to, how they ended.
+"""The facts about batches and workflows: how they began, what failures led to, how they ended.
 
 They are named among the others in events.py, which is what everybody imports. Tasks belong to a
 workflow by their own records.
