@@ -13,10 +13,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.batch import FATES, Batch
-from rota.domain.events import BatchFinished, BatchSubmitted, TaskRejected, TaskSubmitted
+from rota.domain.events import TaskRejected, TaskSubmitted
 from rota.domain.fold import born, carry_over, evolve
 from rota.domain.workflow import Workflow
-from rota.domain.workflow_events import WorkflowEnded, WorkflowSubmitted, WorkflowTripped
+from rota.domain.workflow_events import (
+    BatchFinished,
+    BatchSubmitted,
+    WorkflowEnded,
+    WorkflowSubmitted,
+    WorkflowTripped,
+)
 from rota.errors import IllegalMove, LogUnusable
 from rota.eventlog.codec import decode, kind_at_a_glance
 from rota.eventlog.damage import damaged
