@@ -5,6 +5,7 @@ The page is one file without anything from elsewhere: it works on a machine with
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,22 @@ import orjson
 from pydantic.json_schema import models_json_schema
 
 from rota import __version__
-from rota.config import WAIT_MS_MAX
+from rota.config import KEY_CHARS_MAX, WAIT_MS_MAX
+from rota.domain import schedule, workflow
+from rota.domain.task import TaskState
 from rota.domain.tokens import ROLES
-from rota.http import answers
+from rota.http import agents, answers
+from rota.http.call import VIEWS
+from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
+from rota.http.examples import EXAMPLES
 from rota.http.namespaces import HEADER
 from rota.http.route import NAMESPACE_QUERY
+from rota.http.v1 import events
 from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import BaseModel
 
     from rota.http.call import Call
@@ -40,8 +49,10 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     ordered = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, Any] = {}
+    defs: dict[str, Any] = schemas.get("$defs", {})
+    _mark_moments(defs)
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, defs)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,14 +62,40 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": schemas.get("$defs", {}),
+            "schemas": defs,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _one_or_more(words: Iterable[str]) -> dict[str, Any]:
+    """Take some of these words, separated by commas."""
+    known = sorted(set(words))
+    one = "|".join(known)
+    return {"pattern": f"^({one})(,({one}))*$", "examples": known}
+
+
+def _mark_moments(defs: dict[str, Any]) -> None:
+    """Say of the fields that are moments, by their names, that their text is one."""
+    for schema in defs.values():
+        for name, field in schema.get("properties", {}).items():
+            if _MOMENT.fullmatch(name):
+                for each in (field, *field.get("anyOf", ())):
+                    if each.get("type") == "string":
+                        each["format"] = "date-time"
+
+
+def _takes_key(body: type[BaseModel], defs: dict[str, Any]) -> bool:
+    """Whether a body, or one of those that it may be, can have an idempotency key."""
+    schema = defs[body.__name__]
+    refs = [each.get("$ref", "") for each in schema.get("anyOf", ())]
+    several = [schema, *(defs[ref.rpartition("/")[2]] for ref in refs if ref)]
+    fields = {name for each in several for name in each.get("properties", ())}
+    return bool(fields & {"idempotencyKey", "idempotency_key"})
+
+
+def _operation(route: Route, defs: dict[str, Any]) -> dict[str, Any]:
     has_envelope = route.dialect == "browsermanager"
     problem = _content(_PROBLEMS.get(route.dialect, answers.Problem))
     answer = _answer(route, answers.Envelope if has_envelope else route.answer)
@@ -84,15 +121,20 @@ def _operation(route: Route) -> dict[str, Any]:
             "name": name,
             "in": "query",
             "required": False,
-            "schema": _QUERY.get(name, {"type": "string"}),
+            "description": _ASKED[name][0],
+            "schema": _ASKED[name][1] | _CHOICES.get((route.path, name), {}),
         }
         for name in route.query
     ]
     parameters += [_NAMESPACE, {**_NAMESPACE, "name": NAMESPACE_QUERY, "in": "query"}]
     operation["parameters"] = parameters
     if route.body is not None:
+        if _takes_key(route.body, defs):
+            parameters.append(_IDEMPOTENCY_KEY)
         required = any(f.is_required() for f in route.body.model_fields.values())
-        operation["requestBody"] = {"required": required, **_content(route.body)}
+        content = _content(route.body)
+        content["content"]["application/json"]["example"] = EXAMPLES[route.body.__name__]
+        operation["requestBody"] = {"required": required, **content}
     return operation
 
 
@@ -110,21 +152,69 @@ _NAMESPACE = {
     "description": "the namespace that is meant; the token's, or the default one, if none is named",
     "schema": {"type": "string", "pattern": NAMESPACE},
 }
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "a repeat of this request with the same key gives what the first one made",
+    "schema": {"type": "string", "maxLength": KEY_CHARS_MAX},
+}
+_MOMENT = re.compile(r".*(At|_at)|deadline|notBefore|createdBefore|lastSeen")
+_TEXT = {"type": "string"}
 _ROWS = {"type": "integer", "minimum": 1}
 _PLACE = {"type": "integer", "minimum": 0}
-_QUERY: dict[str, dict[str, Any]] = {
-    "limit": _ROWS,
-    "pageSize": _ROWS,
-    "page": _ROWS,
-    "cursor": _PLACE,
-    "after": _PLACE,
-    "waitMs": {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX},
-    "view": {
-        "type": "string",
-        "enum": ["native", "pinchtab", "browseros", "browsermanager", "automechanica"],
-    },
+_DAY = {"type": "string", "format": "date"}
+_ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "after": ("only what was recorded after this seq", _PLACE),
+    "agent": ("only what makes something for this agent", _TEXT),
+    "agentId": ("only of this agent", _TEXT),
+    "agent_name": ("only of this agent", _TEXT),
+    "at": ("as it was after a record (its seq), or at a moment (RFC 3339)", _TEXT),
+    "batchId": ("only of this batch", _TEXT),
+    "code": ("only failures with this code", _TEXT),
+    "cursor": ("the `nextCursor` of the page before", _TEXT),
+    "from": ("the first day, such as 2026-03-08", _DAY),
+    "jobType": ("only of this type", _TEXT),
+    "kind": ("only these kinds of events, separated by commas", _TEXT),
+    "limit": ("so many rows at most", _ROWS),
+    "makes": ("only schedules that make this", _TEXT),
+    "name": ("only of this name", _TEXT),
+    "page": ("which page, from 1 on", _ROWS),
+    "pageSize": ("rows of a page", _ROWS),
+    "profileId": ("only of this profile", _TEXT),
+    "project": ("only of this project", _TEXT),
+    "q": ("only failures whose error has these words", _TEXT),
+    "state": ("only in this state", _TEXT),
+    "status": ("only in this state", _TEXT),
+    "task": ("only of this task, batch or workflow", _TEXT),
+    "task_type": ("only of this type", _TEXT),
+    "to": ("the last day, such as 2026-03-08", _DAY),
+    "type": ("only of this type", _TEXT),
+    "view": (
+        "in the words of this document; rota's own are native",
+        {**_TEXT, "enum": list(VIEWS)},
+    ),
+    "waitMs": (
+        "answer when it has ended, or after so long",
+        {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX},
+    ),
+    "workflowId": ("only of this workflow", _TEXT),
 }
-"""The types of query parameters; the others are strings."""
+"""What each query parameter means, and its type."""
+_EVENT_VIEWS = {"enum": list(events.KINDS)}
+_CHOICES: dict[tuple[str, str], dict[str, Any]] = {
+    ("/v1/tasks", "state"): _one_or_more(TaskState),
+    ("/tasks", "state"): _one_or_more({*pinchtab.STATES.values(), *browseros.STATES.values()}),
+    ("/api/jobs", "status"): _one_or_more(browsermanager.STATES.values()),
+    ("/automechanica/tasks", "status"): _one_or_more(automechanica.STATES.values()),
+    ("/v1/workflows", "state"): _one_or_more(workflow.STATES),
+    ("/v1/agents", "state"): {"enum": list(agents.STATES)},
+    ("/v1/schedules", "state"): {"enum": list(schedule.STATES)},
+    ("/v1/schedules", "makes"): {"enum": list(schedule.KINDS)},
+    ("/v1/events", "view"): _EVENT_VIEWS,
+    ("/v1/events/stream", "view"): _EVENT_VIEWS,
+}
+"""The values that a parameter of one path may have."""
 
 
 def _answer(route: Route, model: type[Any] | None) -> dict[str, Any]:
@@ -189,9 +279,12 @@ pre{background:var(--soft);padding:.8rem;overflow:auto;margin:0}
 .in{padding:0 .8rem .8rem}table{border-collapse:collapse;width:100%}
 td,th{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line)}
 span{opacity:.75}
+input{font:inherit;width:100%;box-sizing:border-box;padding:.5rem .8rem;border-radius:6px;
+border:1px solid var(--line)}
 </style></head><body><h1>rota API</h1>
 <p>Generated from the models that validate. Machines read <a href="/openapi.json">openapi.json</a>.
-</p><main id="m">loading</main>
+</p><label>Search <input id="q" type="search" placeholder="a path, a field, a word"></label>
+<main id="m">loading</main>
 <script>
 const el=(t,x,c)=>{const e=document.createElement(t);if(x!=null)e.textContent=x;if(c)e.className=c;
 return e};
@@ -211,9 +304,20 @@ const T=el('table');for(const[n,f]of Object.entries(def.properties||{})){const R
 R.append(el('td',n+((def.required||[]).includes(n)?' *':'')),el('td',kind(f)),
 el('td',f.description||''));T.append(R)}I.append(T)};
 if(o.description)I.append(el('p',o.description));
-if(o.parameters){I.append(el('h4','Parameters'));
-I.append(el('code',o.parameters.map(x=>x.name+' ('+x.in+')').join(', ')))}
+if(o.parameters){I.append(el('h4','Parameters'));const T=el('table');
+for(const x of o.parameters){const R=el('tr');R.append(el('td',x.name+(x.required?' *':'')),
+el('td',x.in),el('td',kind(x.schema)),
+el('td',[x.description,(x.schema.examples||[]).join(', ')].filter(Boolean).join(': ')));
+T.append(R)}I.append(T)}
+const sample=o.requestBody?.content?.['application/json']?.example;
+if(sample){I.append(el('h4','Example'),el('pre',v+' '+p+'\n'+JSON.stringify(sample,null,2)))}
 schema('Body',o.requestBody);schema('Answer',Object.entries(o.responses).find(([s])=>s<'4')?.[1]);
-D.append(I);m.append(D)}}});
+D.append(I);m.append(D)}}
+const q=document.getElementById('q');q.addEventListener('input',()=>{
+const words=q.value.toLowerCase().split(/\\s+/);let seen=false,head=null;
+const close=()=>{if(head)head.hidden=!seen;seen=false};
+for(const e of m.children){if(e.tagName==='H2'){close();head=e;continue}
+const text=e.textContent.toLowerCase();e.hidden=!words.every(w=>text.includes(w));
+seen||=!e.hidden}close()})});
 </script></body></html>
 """

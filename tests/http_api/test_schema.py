@@ -192,23 +192,6 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", "/automechanica/dead", "/automechanica/dead?task_type=x", None, none, 200
 
 
-def _flow_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
-    none: dict[str, str] = {}
-    path, keyed = "/v1/workflows", {"Idempotency-Key": "flow"}
-    flow = {"name": "nightly", "open": True, "tasks": [{"agentId": "a", "action": "waits"}]}
-    yield "POST", path, path, flow, keyed, 202
-    yield "POST", path, path, flow, keyed, 200
-    made = rota.post(path, flow).json["workflowId"]
-    yield "GET", path, f"{path}?state=running&limit=1", None, none, 200
-    yield "GET", f"{path}/{{id}}", f"{path}/{made}", None, none, 200
-    for how in ("pause", "resume", "close", "cancel"):
-        yield "POST", f"{path}/{{id}}/{how}", f"{path}/{made}/{how}", {"reason": "x"}, none, 200
-    one, _ = failed(rota), failed(rota)
-    yield "GET", "/v1/dead", "/v1/dead?limit=1", None, none, 200
-    yield "POST", "/v1/dead/{id}/revive", f"/v1/dead/{one}/revive", {"params": {}}, none, 202
-    yield "POST", "/v1/dead/revive", "/v1/dead/revive", {"agentId": "a", "limit": 5}, none, 200
-
-
 def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
     none: dict[str, str] = {}
     ask = {"workerId": "ada", "agents": ["lee"], "max": 5}
@@ -364,7 +347,7 @@ def test_numbers_in_queries_are_documented_as_numbers(document: dict[str, Any]) 
             for each in operation.get("parameters", ()):
                 if each["in"] == "query":
                     found.setdefault(each["name"], set()).add(each["schema"]["type"])
-    for name in ("limit", "cursor", "after", "waitMs"):
+    for name in ("limit", "after", "waitMs"):
         assert found.pop(name) == {"integer"}
     assert found["agentId"] == {"string"}
 
