@@ -19,6 +19,12 @@ US_PER_S = 1_000_000
 STEP_US = 500_000
 """How far the two clocks may part before it is a step. Half a second to either side: so nothing
 that is counted from one moment to another is ever off by more than a second."""
+BELIEVED_US = 5 * US_PER_S
+"""After a start or a step forward, the time that was jumped over is doubted for so long.
+
+It is longer than a step back takes to be noticed. So a clock that is ahead for a few seconds makes
+no moment of the calendar come.
+"""
 _AT_ONCE_US = 10_000
 _LOOKS = 5
 
@@ -42,12 +48,17 @@ class Clock(Protocol):
         """If the wall clock was set, go on from what it says now."""
         ...
 
+    def doubts(self, at_us: int) -> int:
+        """Say for how long, in µs, it is still doubted that this moment has come."""
+        ...
+
 
 class Timeline:
     """A line of time over a wall clock and a steady one; it goes back only in `take_over`."""
 
     def __init__(self) -> None:
         self.shift_us = 0
+        self._jumps = [(self.steady_us(), 0)]  # when, and from which moment: a start is one
         self._anchor()
 
     def wall_us(self) -> int:
@@ -77,7 +88,19 @@ class Timeline:
         was = self.steady_us() + self._apart  # not what small steps made of it: they would add up
         self._anchor()
         self.shift_us += self._latest - was
+        if self._latest > was:
+            self._jumps.append((self.steady_us(), was))
         return Step(was, self._latest)
+
+    def doubts(self, at_us: int) -> int:
+        """Say for how long, in µs, it is still doubted that this moment has come.
+
+        It is while the clock has jumped over it only just now; not if it came by itself.
+        """
+        steady = self.steady_us()
+        self._jumps = [jump for jump in self._jumps if steady - jump[0] < BELIEVED_US]
+        doubts = (BELIEVED_US - (steady - when) for when, was in self._jumps if was < at_us)
+        return max(doubts, default=0)
 
     def _is_apart(self) -> bool:
         """Compare the clocks, by readings between which the process was not held up."""

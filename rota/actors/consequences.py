@@ -103,6 +103,7 @@ class Consequences:
             e.ScheduleResumed: self._moment_ahead,
             e.ScheduleFired: self._moment_ahead,
             e.ScheduleMissed: self._moment_ahead,
+            e.ScheduleRealigned: self._moment_ahead,
         }
         once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
             e.TaskAssigned: self._start_attempt,
@@ -317,6 +318,7 @@ class Consequences:
     def _clock_stepped(self, record: Record[e.ClockStepped]) -> None:
         del record
         self._cast.timer.tell(m.DeriveMoments())
+        self._cast.schedules.tell(m.LookAgain())
 
     # -- once it is durable
 

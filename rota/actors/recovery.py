@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rota.domain.batch import FATES, Batch
 from rota.domain.events import TaskRejected, TaskSubmitted
 from rota.domain.fold import born, carry_over, evolve
+from rota.domain.task import Task
 from rota.domain.workflow import Workflow
 from rota.domain.workflow_events import (
     BatchFinished,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rota.domain.events import Record
-    from rota.domain.task import Task
     from rota.eventlog.port import Head, LogReader
     from rota.projections.steps import Steps
 
@@ -156,8 +156,8 @@ def task_from_log(
         else:
             move_on(task, record, steps, before)
         before = item.seq
-    if task is not None and steps is not None and (by_us := steps.since(before)):
-        carry_over(task, by_us)
+    if task is not None:
+        _carry_over(task, steps, before)
     if task is not None and report:
         evolve(task, decode(report))
     return task
@@ -165,9 +165,19 @@ def task_from_log(
 
 def move_on(task: Task, record: Record[Any], steps: Steps | None, before: int) -> None:
     """Fold the next record of a task, whose moments were told by the clock of record `before`."""
-    if steps is not None and (by_us := steps.since(before, record.seq)):
-        carry_over(task, by_us)
+    _carry_over(task, steps, before, record.seq)
     evolve(task, record)
+
+
+def _carry_over(
+    subject: Task | Batch, steps: Steps | None, before: int, until: int | None = None
+) -> None:
+    """Tell its moments by the clock as it was set after one record, up to and with another."""
+    for step in steps.taken(before, until) if steps is not None else ():
+        if isinstance(subject, Task):
+            carry_over(subject, step.by_us, step.kept_until)
+        else:
+            subject.carry_over(step.by_us, step.kept_until)
 
 
 def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) -> Batch | None:
@@ -176,8 +186,8 @@ def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) ->
     before = 0
     for record in replay_task(log, batch_id):
         event = record.event
-        if batch is not None and steps is not None:
-            batch.carry_over(steps.since(before, record.seq))
+        if batch is not None:
+            _carry_over(batch, steps, before, record.seq)
         before = record.seq
         if isinstance(event, BatchSubmitted):
             batch = Batch(record)
@@ -192,8 +202,8 @@ def batch_from_log(log: LogReader, batch_id: str, steps: Steps | None = None) ->
         elif isinstance(event, BatchFinished) and batch is not None:
             batch.finished_at, batch.finished_seq = record.at, record.seq
             batch.fates = _fates(event)
-    if batch is not None and steps is not None:
-        batch.carry_over(steps.since(before))
+    if batch is not None:
+        _carry_over(batch, steps, before)
     return batch
 
 

@@ -67,7 +67,8 @@ class FireSome(NamedTuple):
 class Late(NamedTuple):
     """A schedule whose moment from `first` on has passed for long: what passed since is looked up.
 
-    `keep` of the newest moments up to `until` are asked for.
+    `keep` of the newest moments up to `until` are asked for, but for those that have `fired`: the
+    first and last of each span of them.
     """
 
     schedule: str
@@ -76,6 +77,7 @@ class Late(NamedTuple):
     first: int
     until: int
     keep: int
+    fired: tuple[tuple[int, int], ...] = ()
 
 
 class Reckoned(NamedTuple):

@@ -5,8 +5,9 @@ Out: `schedule_created`, `schedule_changed`, `schedule_paused`, `schedule_resume
 `schedule_deleted`, `schedule_missed`, and `schedule_fired` together with what it makes, and cancels
 for that. The calendar is asked here, and only here, so that facts say which moment comes next.
 When many are due at once they are taken a few at a time, with the loop's turns in between; what
-passed while the server was away is looked up beside the loop. It holds only whom to look at next,
-which follows from the projections.
+passed while the server was away is looked up beside the loop. A moment that the clock has jumped
+over is acted on when the clock has been believed for a while: it may be set back at once. It holds
+only whom to look at next, which follows from the projections.
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rota import calendars
+from rota.actors import next_moments
 from rota.actors import schedule_messages as sm
 from rota.actors.messages import LookAgain
+from rota.actors.next_moments import is_due
 from rota.actors.runtime import CooperativeActor
 from rota.clock import rfc3339
 from rota.domain import events as e
 from rota.domain import firings
 from rota.domain import schedule as domain
-from rota.domain.attempts import decide_cancel
-from rota.domain.firings import Firing, Passed
-from rota.domain.project import decide_stop
-from rota.domain.project_parts import Run
-from rota.domain.schedule import Definition, Due
+from rota.domain.firings import Firing
+from rota.domain.schedule import Due
 from rota.domain.schedule_targets import Around, decide_target
 from rota.domain.task import TERMINAL, WAITING
-from rota.domain.workflow import Workflow
-from rota.errors import InvalidRequest, RequestError, StorageUnavailable
+from rota.errors import RequestError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +38,16 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
+    from rota.domain.firings import Passed
+    from rota.domain.project_parts import Run
     from rota.domain.schedule import Schedule
     from rota.domain.task import Task
+    from rota.domain.workflow import Workflow
 
 SLICE = 16
 """So many schedules are looked at in one turn of the loop: a firing takes some 0.1 ms."""
 AGAIN_US = 1_000_000
 """If the calendar cannot be asked, it is asked again after so long."""
-_TIMING = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
 
 
 class SchedulesActor(CooperativeActor):
@@ -74,6 +75,7 @@ class SchedulesActor(CooperativeActor):
         self._look_at_clock = look
         self._due: dict[str, None] = {}
         self._late: dict[str, sm.Late] = {}
+        self._doubted: dict[str, None] = {}
         self._is_resting = False  # whether the next turn is under way
         self._is_asking = False  # whether the calendar is being asked
         self._asked: dict[type[Any], Callable[[Any], Any]] = {
@@ -86,6 +88,7 @@ class SchedulesActor(CooperativeActor):
     def reset(self) -> None:
         self._due.clear()
         self._late.clear()
+        self._doubted.clear()
         self._is_asking = False
         self._is_resting = False
 
@@ -109,7 +112,7 @@ class SchedulesActor(CooperativeActor):
         self._is_asking = False
         now = self._journal.now()
         for schedule in self._journal.state.schedules.by_name.values():
-            if schedule.waiting or _is_due(schedule, now):
+            if schedule.waiting or schedule.is_set_back or is_due(schedule, now):
                 self._note(schedule.name)
 
     def _note(self, name: str) -> None:
@@ -151,19 +154,47 @@ class SchedulesActor(CooperativeActor):
         if schedule is None or schedule.paused is not None:
             return
         now = self._journal.now()
+        if schedule.is_set_back:
+            self._realign(schedule, now)
         if schedule.waiting and self._busy(schedule) is None:
             moment, manual = schedule.waiting[0]
             firing = Firing(moment, manual=manual, from_queue=True)
             self._fire(schedule, firing, schedule.by, now)
-        elif not _is_due(schedule, now):
+        elif not is_due(schedule, now) or self._is_doubted(schedule, now):
             return
         elif firings.is_on_time(schedule, now):
             self._come(schedule, now)
         else:
-            self._late[name] = _lateness(schedule, now)
+            self._late[name] = next_moments.lateness(schedule, now)
             return
-        if _is_due(schedule, now) or (schedule.waiting and self._busy(schedule) is None):
+        if is_due(schedule, now) or (schedule.waiting and self._busy(schedule) is None):
             self._note(name)
+
+    # -- the clock
+
+    def _is_doubted(self, schedule: Schedule, now: int) -> bool:
+        """Whether the clock may not have come so far; then look again when it is believed."""
+        is_on_time = firings.is_on_time(schedule, now)
+        wait_us = self._host.clock.doubts((schedule.due_at or now) if is_on_time else now)
+        if wait_us <= 0:
+            return False
+        if not self._doubted:
+            self._host.call_at(self._host.clock.now_us() + wait_us, self._believe)
+        self._doubted[schedule.name] = None
+        return True
+
+    def _believe(self) -> None:
+        doubted, self._doubted = self._doubted, {}
+        for name in doubted:
+            self._note(name)
+
+    def _realign(self, schedule: Schedule, now: int) -> None:
+        """Say which moment comes next since the clock was set back."""
+        event = next_moments.realigned(schedule, now, self._draw)
+        if event is None:
+            return
+        self._journal.record(event, at=now)
+        next_moments.tell_realigned(event)
 
     # -- moments
 
@@ -174,7 +205,12 @@ class SchedulesActor(CooperativeActor):
         latest = moment + (schedule.jitter_ms or 0) * 1000
         is_late = now > latest + firings.LATE_US
         made_up = is_late or (schedule.due_at or 0) > latest
-        firing = Firing(moment, self._after(schedule, moment, now), late=is_late, made_up=made_up)
+        firing = Firing(
+            moment,
+            next_moments.after(schedule, moment, now, self._draw),
+            late=is_late,
+            made_up=made_up,
+        )
         self._fire(schedule, firing, schedule.by, now)
 
     def _ask_calendar(self) -> None:
@@ -190,7 +226,7 @@ class SchedulesActor(CooperativeActor):
         def read() -> tuple[Passed, ...]:
             for each in late:
                 calendars.after(each.cron, each.timezone, each.until)  # it will be wanted
-            return tuple([Passed(*calendars.passed(*each[1:])) for each in late])
+            return tuple([next_moments.passed(each) for each in late])
 
         def done(found: tuple[Passed, ...]) -> None:
             if not self.stopped:
@@ -215,36 +251,28 @@ class SchedulesActor(CooperativeActor):
     def _make_up(self, late: sm.Late, passed: Passed) -> None:
         """Let go what is not made up for; have the first fire of what is."""
         schedule, now = self._journal.state.schedules.get(late.schedule), self._journal.now()
-        if schedule is None or schedule.paused is not None or not _is_due(schedule, now):
+        if schedule is None or schedule.paused is not None or not is_due(schedule, now):
             return
-        asked = _lateness(schedule, now)
+        asked = next_moments.lateness(schedule, now)
         if late._replace(until=0) != asked._replace(until=0) or late.until > now:
             self._note(schedule.name)  # it is another by now, or the clock was set back
             return
         if asked.until - late.until > firings.LATE_US:
-            self._late[schedule.name] = asked  # more has passed since
+            self._note(schedule.name)  # more has passed since
             return
         reckoning = firings.decide_catch_up(schedule, passed, now)
         if not reckoning.let_go:
             self._come(schedule, now)
         else:
             fire = reckoning.fire
-            due = Due(fire[0], now) if fire else self._after(schedule, late.until, now)
+            due = (
+                Due(fire[0], now)
+                if fire
+                else next_moments.after(schedule, late.until, now, self._draw)
+            )
             self._journal.record(firings.missed(schedule, reckoning, due), at=now)
-        if _is_due(schedule, now):
+        if is_due(schedule, now):
             self._note(schedule.name)
-
-    def _after(self, wanted: Schedule | Definition, moment: int, now: int) -> Due:
-        """Give the next moment after one, and when it is acted on."""
-        next_at = calendars.after(wanted.cron, wanted.timezone, moment)
-        if next_at is None or (wanted.end_at is not None and next_at > wanted.end_at):
-            return Due()
-        jitter_us = int(self._draw() * wanted.jitter_ms) * 1000 if wanted.jitter_ms else 0
-        return Due(next_at, max(next_at + jitter_us, now))
-
-    def _first(self, wanted: Definition, now: int, last: int = 0) -> Due:
-        """Give the first moment that is after now, after the last one, and within its time."""
-        return self._after(wanted, max(now, last, (wanted.start_at or 0) - 1), now)
 
     # -- firing
 
@@ -270,7 +298,8 @@ class SchedulesActor(CooperativeActor):
         event = firings.decide_overlap(schedule, firing, before.id if before is not None else None)
         more: tuple[e.Event, ...] = ()
         if event is None or schedule.overlap == domain.CANCEL:
-            more = self._ended_for(schedule, before)
+            project = self._journal.state.projects.get(schedule.project or "")
+            more = firings.decide_replaced(schedule, before, project)
         if event is None:
             said = {"name": schedule.name, "moment": rfc3339(firing.moment)}
             try:
@@ -283,18 +312,6 @@ class SchedulesActor(CooperativeActor):
                 more += made.events
         self._journal.record(event, *more, by=by, at=now)
         return event
-
-    def _ended_for(
-        self, schedule: Schedule, before: Task | Workflow | Run | None
-    ) -> tuple[e.Event, ...]:
-        """Cut off what was made before: this firing takes its place."""
-        reason = f"schedule {schedule.name} has fired again"
-        if isinstance(before, Run):
-            project = self._journal.state.projects.get(before.project)
-            return decide_stop(project, reason, force=True) if project is not None else ()
-        if isinstance(before, Workflow):
-            return (e.WorkflowCancelled(before.id, reason),) if before.stopping is None else ()
-        return (decide_cancel(before, reason, firings.OVERLAPPED),) if before is not None else ()
 
     def _around(self, now: int, ended: tuple[e.Event, ...]) -> Around:
         state, ids = self._journal.state, self._ids
@@ -325,19 +342,11 @@ class SchedulesActor(CooperativeActor):
             return True
         domain.check_definition(wanted, now)
         domain.check_room(len(schedules.by_name), schedules.bytes, wanted)
-        due = self._coming(wanted, now)
+        due = next_moments.coming(wanted, now, self._draw)
         due = Due() if message.paused else due
         event = domain.created(message.name, wanted, due, paused=message.paused)
         self._journal.record(event, by=message.by, at=now)
         return False
-
-    def _coming(self, wanted: Definition, now: int, last: int = 0) -> Due:
-        """Give the first moment of what somebody wants. Raises InvalidRequest if none comes."""
-        due = self._first(wanted, now, last)
-        if due.next_at is None:
-            msg = f"field 'cron': '{wanted.cron}' does not come between startAt and endAt"
-            raise InvalidRequest(msg, details={"field": "cron"})
-        return due
 
     def _change(self, message: sm.ChangeSchedule) -> str:
         """Change a schedule. Raises a RequestError."""
@@ -352,8 +361,8 @@ class SchedulesActor(CooperativeActor):
         domain.check_definition(wanted, now, was)
         domain.check_room(0, schedules.bytes, wanted, schedule.weight)
         due = Due(schedule.next_at, schedule.due_at)
-        if any(getattr(wanted, each) != getattr(was, each) for each in _TIMING):
-            due = self._coming(wanted, now, schedule.last_moment)
+        if any(getattr(wanted, each) != getattr(was, each) for each in domain.TIMING):
+            due = next_moments.coming(wanted, now, self._draw)
             due = due if schedule.paused is None else Due()
         event = domain.changed(schedule.name, wanted, due)
         self._journal.record(event, by=message.by, at=now)
@@ -372,7 +381,7 @@ class SchedulesActor(CooperativeActor):
         elif message.how == "pause" and schedule.paused is None:
             event = e.SchedulePaused(schedule.name, message.reason)
         elif message.how == "resume" and schedule.paused is not None:
-            due = self._first(schedule.definition, now, schedule.last_moment)
+            due = next_moments.first(schedule.definition, now, self._draw)
             event = e.ScheduleResumed(schedule.name, due.next_at, due.due_at)
         if event is not None:
             journal.record(event, by=message.by, at=now)
@@ -385,16 +394,3 @@ class SchedulesActor(CooperativeActor):
         schedule = domain.found(self._journal.state.schedules.by_name, message.name)
         now = self._journal.now()
         return self._fire(schedule, Firing(now, manual=True), message.by, now)
-
-
-def _is_due(schedule: Schedule, now: int) -> bool:
-    return schedule.due_at is not None and schedule.due_at <= now
-
-
-def _lateness(schedule: Schedule, now: int) -> sm.Late:
-    """Say what is to be looked up of a schedule that is late; by whole minutes, as moments are."""
-    until = now if schedule.end_at is None else min(now, schedule.end_at)
-    until -= until % firings.MINUTE_US
-    assert schedule.next_at is not None
-    keep = firings.keep_for(schedule.catch_up)
-    return sm.Late(schedule.name, schedule.cron, schedule.timezone, schedule.next_at, until, keep)

@@ -185,8 +185,9 @@ class Shard:
         self.timekeeper.begin(self.journal)
         self._snapshots.seq = max(self._snapshots.seq, self.state.snapshot_seq)
         rules = self.state.control.news_of(self.rules)
+        settles_at = None if resumed else self.timekeeper.settles_at()
         started = self.journal.record(
-            ServerStarted(__version__, settings, self.state.seq, resumed or None, rules)
+            ServerStarted(__version__, settings, self.state.seq, resumed or None, rules, settles_at)
         )
         reason = LOG_FAILED if resumed else "server restarted"
         for task in tasks:

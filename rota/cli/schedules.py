@@ -144,7 +144,7 @@ def _echo(schedule: dict[str, Any]) -> None:
 
 
 @schedule_command.command("list")
-@click.option("--state", help="Only active, paused or over.")
+@click.option("--state", help="Only active, paused, over or ahead.")
 @click.option("--agent", help="Only those that make something for this agent.")
 @click.option("--makes", help="Only those that make a task, a workflow or a run of a project.")
 @with_pages

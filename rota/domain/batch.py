@@ -47,10 +47,11 @@ class Batch:
         """Count the tasks that have not ended."""
         return len(self.tasks) - sum(self.fates.values())
 
-    def carry_over(self, by_us: int) -> None:
-        """Tell its moments by a clock that was set by so much."""
-        self.created_at += by_us
-        if self.finished_at:
+    def carry_over(self, by_us: int, kept_until: int = 0) -> None:
+        """Tell its moments by a clock that was set by so much; not those up to `kept_until`."""
+        if self.created_at > kept_until:
+            self.created_at += by_us
+        if self.finished_at > kept_until:
             self.finished_at += by_us
 
     @classmethod

@@ -65,6 +65,7 @@ ScheduleResumed = schedules.ScheduleResumed
 ScheduleDeleted = schedules.ScheduleDeleted
 ScheduleFired = schedules.ScheduleFired
 ScheduleMissed = schedules.ScheduleMissed
+ScheduleRealigned = schedules.ScheduleRealigned
 
 
 class RefusalsCounted(NamedTuple):
@@ -357,6 +358,7 @@ Event = (
     | ScheduleDeleted
     | ScheduleFired
     | ScheduleMissed
+    | ScheduleRealigned
     | TaskFact
 )
 """Every kind of fact; the codec's tables are made from this union."""

@@ -11,10 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from rota.domain import events as e
+from rota.domain.attempts import decide_cancel
+from rota.domain.project import decide_stop
+from rota.domain.project_parts import Run
 from rota.domain.schedule import ALL, CANCEL, LAST, QUEUED, SKIP, SKIPPED, Due
+from rota.domain.workflow import Workflow
 
 if TYPE_CHECKING:
+    from rota.domain.project_parts import Project
     from rota.domain.schedule import Schedule
+    from rota.domain.task import Task
 
 CAUGHT_UP_MAX = 100
 """How many missed moments are made up for at most; older ones are let go."""
@@ -128,3 +134,15 @@ def decide_overlap(schedule: Schedule, firing: Firing, busy: str | None) -> e.Sc
         return fired(schedule, firing, QUEUED)
     reason = f"{most} moments are waiting already" if most > 1 else "one is waiting already"
     return fired(schedule, firing, SKIPPED, reason=reason)
+
+
+def decide_replaced(
+    schedule: Schedule, before: Task | Workflow | Run | None, project: Project | None
+) -> tuple[e.Event, ...]:
+    """Cut off what was made before: this firing takes its place."""
+    reason = f"schedule {schedule.name} has fired again"
+    if isinstance(before, Run):
+        return decide_stop(project, reason, force=True) if project is not None else ()
+    if isinstance(before, Workflow):
+        return (e.WorkflowCancelled(before.id, reason),) if before.stopping is None else ()
+    return (decide_cancel(before, reason, OVERLAPPED),) if before is not None else ()

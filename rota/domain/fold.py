@@ -245,29 +245,26 @@ TASK_EVENTS: tuple[type[Any], ...] = (
 """The events that make a task or move it; one only moves it within its queue."""
 
 
-def carry_over(task: Task, by_us: int) -> None:
+_MOMENTS = (
+    "created_at", "ready_at", "assigned_at", "started_at", "begun_at", "finished_at", "touched_at",
+)  # fmt: skip
+
+
+def carry_over(task: Task, by_us: int, kept_until: int = 0) -> None:
     """Tell a task's moments by a clock that was set by so much.
 
-    What is counted from something that happened moves with it; a moment that the client named (a
-    deadline, a `not_before`) stays where it is.
+    What is counted from something that happened moves with it, unless that was at `kept_until` or
+    before; a moment that the client named (a deadline, a `not_before`) stays where it is.
     """
-    task.created_at += by_us
-    task.ready_at += by_us
-    if task.assigned_at:
-        task.assigned_at += by_us
-    if task.started_at:
-        task.started_at += by_us
-    if task.begun_at:
-        task.begun_at += by_us
-    if task.finished_at:
-        task.finished_at += by_us
-    if task.touched_at:
-        task.touched_at += by_us
+    is_new, is_tried = task.created_at > kept_until, task.assigned_at > kept_until
+    for name in _MOMENTS:
+        if (at := getattr(task, name)) > kept_until:
+            setattr(task, name, at + by_us)
     plan = task.plan
     is_delay = plan is not None and plan.delay_ms is not None
-    if task.next_at and (is_delay or task.attempt > task.spent_before):
+    if task.next_at and (is_new if is_delay else is_tried and task.attempt > task.spent_before):
         task.next_at += by_us
-    if plan is not None:
+    if plan is not None and is_new:
         if is_delay and plan.not_before is not None:
             plan = plan._replace(not_before=plan.not_before + by_us)
         if plan.dedup_until is not None:

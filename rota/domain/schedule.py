@@ -22,11 +22,15 @@ NONE, LAST, ALL = CATCH_UPS = ("none", "last", "all")
 SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")
 TASK, WORKFLOW, PROJECT = KINDS = ("task", "workflow", "project")
 STARTED, SKIPPED, QUEUED = OUTCOMES = ("started", "skipped", "queued")
-ACTIVE, PAUSED, OVER = STATES = ("active", "paused", "over")
+ACTIVE, PAUSED, OVER, AHEAD = STATES = ("active", "paused", "over", "ahead")
 
 SCHEDULES_MAX = 10_000
 BYTES_MAX = 64 << 20
 """How many bytes the bodies of all schedules may have together."""
+SPANS_MAX = 32
+"""So many spans of moments that have fired are known apart."""
+TIMING = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
+"""The fields of a definition that say when its moments come."""
 SCHEDULE_BYTES = 1000
 """About what a schedule takes in memory beyond its body."""
 
@@ -55,7 +59,10 @@ class Schedule:
     """One schedule.
 
     `by` said last what it is; what it makes is in that name. `last_moment` is the newest moment of
-    the calendar that was dealt with, `last_subject` what the last firing made. `waiting` are
+    the calendar that was dealt with, `last_subject` what the last firing made. `spans` are the
+    first and last of moments that have fired one after the other: a clock that is set back makes
+    none of them fire again. Until `is_set_back` is taken away, the next moment may be another.
+    Those up to `fired_until` fired while the clock was ahead, so it waits longer. `waiting` are
     moments that wait for its end, and whether each was asked for by somebody. `fired`, `skipped`
     and `missed` count what became of its moments. What it `makes` is of one kind, and for `agents`;
     `project` is the one that it starts, if it starts one.
@@ -70,6 +77,9 @@ class Schedule:
         "due_at",
         "end_at",
         "fired",
+        "fired_until",
+        "follows",
+        "is_set_back",
         "jitter_ms",
         "last_fired_at",
         "last_moment",
@@ -84,6 +94,7 @@ class Schedule:
         "project",
         "seq",
         "skipped",
+        "spans",
         "start_at",
         "target_json",
         "timezone",
@@ -101,6 +112,7 @@ class Schedule:
         self.last_subject: str | None = None
         self.waiting: list[list[Any]] = []
         self.fired = self.skipped = self.missed = 0
+        self.count_anew()
         self.define(record)
 
     def define(self, record: Record[e.ScheduleCreated] | Record[e.ScheduleChanged]) -> None:
@@ -116,6 +128,18 @@ class Schedule:
         self.end_at = event.end_at
         self.next_at = event.next_at
         self.due_at = event.due_at
+
+    def change(self, record: Record[e.ScheduleChanged]) -> None:
+        if any(getattr(record.event, each) != getattr(self, each) for each in TIMING):
+            self.count_anew()
+        self.define(record)
+
+    def count_anew(self) -> None:
+        """Know of no moment that has fired."""
+        self.spans: list[list[int]] = []
+        self.follows = False  # whether the moment that is due comes right after the last one
+        self.is_set_back = False
+        self.fired_until: int | None = None
 
     def aim(self, target: dict[str, Any]) -> None:
         self.target_json: bytes = packed(target) or b""
@@ -146,6 +170,8 @@ class Schedule:
     def state(self) -> str:
         if self.paused is not None:
             return PAUSED
+        if self.fired_until is not None:
+            return AHEAD
         return ACTIVE if self.next_at is not None or self.waiting else OVER
 
     @property
@@ -178,15 +204,22 @@ class Schedule:
             self.skipped += 1
         self.last_outcome = event.outcome
         if not (event.manual or event.from_queue):
+            add_fired(self.spans, event.moment, self.last_moment if self.follows else None)
             self._goes_on(event.moment, event.next_at, event.due_at)
+            self.follows = True
 
     def on_missed(self, event: e.ScheduleMissed) -> None:
         self.missed += event.missed
         self._goes_on(event.last, event.next_at, event.due_at)
 
+    def on_realigned(self, event: e.ScheduleRealigned) -> None:
+        self._goes_on(self.last_moment, event.next_at, event.due_at)
+        self.fired_until = event.fired_until
+
     def _goes_on(self, moment: int, next_at: int | None, due_at: int | None) -> None:
-        self.last_moment = max(self.last_moment, moment)
-        self.next_at, self.due_at = next_at, due_at
+        self.last_moment, self.next_at, self.due_at = moment, next_at, due_at
+        self.follows = self.is_set_back = False
+        self.fired_until = None
 
     def to_row(self) -> list[Any]:
         return [self.target, *(getattr(self, name) for name in _KEPT)]
@@ -216,6 +249,31 @@ def agents_of(target: dict[str, Any]) -> frozenset[str]:
     escalation = (flow["flow"].get("escalate") or {}).get("task")
     named = [*flow["tasks"], *([escalation] if escalation is not None else [])]
     return frozenset(each["agent"] for each in named)
+
+
+def add_fired(spans: list[list[int]], moment: int, after: int | None) -> None:
+    """Note that a moment has fired, right `after` another if that is given."""
+    for span in spans:
+        if span[1] == after:
+            span[1] = moment
+            break
+    else:
+        spans.append([moment, moment])
+    spans.sort()
+    merged: list[list[int]] = []
+    for span in spans:
+        if merged and span[0] <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], span[1])
+        else:
+            merged.append(span)
+    if len(merged) > SPANS_MAX:
+        merged[0][1] = merged.pop(1)[1]
+    spans[:] = merged
+
+
+def fired_with(schedule: Schedule, moment: int) -> int | None:
+    """Give the last of the moments that fired with this one, if it has fired."""
+    return next((last for first, last in schedule.spans if first <= moment <= last), None)
 
 
 # -- what somebody wants -------------------------------------------------------------------------

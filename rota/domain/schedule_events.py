@@ -65,6 +65,18 @@ class ScheduleDeleted(NamedTuple):
     reason: str = ""
 
 
+class ScheduleRealigned(NamedTuple):
+    """The clock was set back: `next_at` is the first moment ahead that has not fired.
+
+    Those up to `fired_until` have fired already, when the clock was ahead, and are left out.
+    """
+
+    schedule: str
+    next_at: int | None = None
+    due_at: int | None = None
+    fired_until: int | None = None
+
+
 class ScheduleFired(NamedTuple):
     """A moment of the schedule has come, and this is what became of it.
 

@@ -12,7 +12,8 @@ class ServerStarted(NamedTuple):
     """A server opened the log; `settings` are the limits in force from here on.
 
     `resumed` marks one that had it open already and went on after the log had failed. `rules` are
-    those of intake, written out; None if they are what they were.
+    those of intake, written out; None if they are what they were. After a gap in time the clock is
+    not believed at once: until `settles_at` nothing is forgotten by it.
     """
 
     version: str
@@ -20,6 +21,7 @@ class ServerStarted(NamedTuple):
     replayed_to: int = 0
     resumed: bool | None = None
     rules: dict[str, Any] | None = None
+    settles_at: int | None = None
 
 
 class ServerStopped(NamedTuple):
@@ -56,11 +58,14 @@ class ActorFailed(NamedTuple):
 class ClockStepped(NamedTuple):
     """The server's clock was set: it `was` at one moment and is at another, `now`.
 
-    Records are dated by the new time from this one on, which may be before those ahead of it.
+    Records are dated by the new time from this one on, which may be before those ahead of it. One
+    that `corrects` sets a clock right that was ahead at the start: what happened before the start
+    was dated rightly, and is not carried over.
     """
 
     was: int
     now: int
+    corrects: bool | None = None
 
 
 class AgentPaused(NamedTuple):

@@ -92,6 +92,7 @@ _ABOUT_SCHEDULES = frozenset(
         e.ScheduleDeleted,
         e.ScheduleFired,
         e.ScheduleMissed,
+        e.ScheduleRealigned,
     }
 )
 SCHEDULE = "schedule/"

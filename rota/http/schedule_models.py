@@ -95,7 +95,9 @@ class ScheduleRow(BaseModel):
     """A schedule in a list."""
 
     name: str
-    state: Literal["active", "paused", "over"]
+    state: Literal["active", "paused", "over", "ahead"] = Field(
+        description="ahead: the clock was set back to before moments that have fired already"
+    )
     cron: str
     timezone: str
     catchUp: CatchUp
@@ -108,6 +110,7 @@ class ScheduleRow(BaseModel):
     endAt: str | None = None
     nextAt: str | None = Field(None, description="the moment that comes next by the calendar")
     dueAt: str | None = Field(None, description="when it is acted on: later by the jitter")
+    firedUntil: str | None = Field(None, description="when ahead: moments up to here have fired")
     lastFiredAt: str | None = None
     lastMoment: str | None = None
     lastOutcome: Literal["started", "skipped", "queued"] | None = None

@@ -39,6 +39,7 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
         "endAt": _time(schedule.end_at),
         "nextAt": _time(schedule.next_at),
         "dueAt": _time(schedule.due_at),
+        "firedUntil": _time(schedule.fired_until),
         "lastFiredAt": _time(schedule.last_fired_at),
         "lastMoment": _time(schedule.last_moment),
         "lastOutcome": schedule.last_outcome or None,

@@ -174,12 +174,14 @@ class Batches:
                 if self.on_forgotten is not None:
                     self.on_forgotten(batch)
 
-    def carry_over(self, by_us: int, now: int) -> None:
+    def carry_over(self, by_us: int, now: int, kept_until: int = 0) -> None:
         """Tell all moments by a clock that was set by so much; nothing has ended later than now."""
         for batch in self.by_id.values():
-            batch.carry_over(by_us)
+            batch.carry_over(by_us, kept_until)
             batch.finished_at = min(batch.finished_at, now)
-        self.ended = deque((min(at + by_us, now), batch_id) for at, batch_id in self.ended)
+        self.ended = deque(
+            (min(at + by_us, now) if at > kept_until else at, name) for at, name in self.ended
+        )
 
     def _of(self, task: Task) -> list[Batch]:
         """Give what a task belongs to: its batch, its workflow, both or neither."""

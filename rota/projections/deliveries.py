@@ -74,11 +74,13 @@ class Deliveries:
             delivery.tries = event.number
             delivery.due_at = event.next_at
 
-    def carry_over(self, by_us: int) -> None:
+    def carry_over(self, by_us: int, kept_until: int = 0) -> None:
         """Tell when what is owed is due by a clock that was set by so much."""
         for delivery in self.pending.values():
-            delivery.since += by_us
-            delivery.due_at += by_us
+            if delivery.since > kept_until:
+                delivery.since += by_us
+            if delivery.due_at > kept_until:
+                delivery.due_at += by_us
 
     def dump(self) -> dict[str, Any]:
         owed = self.pending.values()

@@ -125,6 +125,7 @@ def other_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
         e.ScheduleDeleted: (state.schedules.on_deleted,),
         e.ScheduleFired: (state.schedules.on_fired,),
         e.ScheduleMissed: (state.schedules.on_missed,),
+        e.ScheduleRealigned: (state.schedules.on_realigned,),
         e.ResultRefused: (stats.on_refused,),
         e.LeaseExpired: (state.daily.on_lease_over,),
         e.LeaseEnded: (state.daily.on_lease_over,),

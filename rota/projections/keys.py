@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.domain.tokens import LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rota.domain import events as e
     from rota.domain.batch import Batch
@@ -80,6 +80,8 @@ class Keys:
         self.ending: deque[Name] = deque()  # idempotency keys whose subject has ended, in order
         self.expiring: list[tuple[int, Name]] = []  # dedup keys whose task has ended, a heap
         self.shift = 0
+        self.settled: Callable[[int], int] = int
+        """Gives the moment by which keys are forgotten: after a start the clock may be ahead."""
         # A subject that lives again leaves its entry in `ending`, too far inside to be taken out.
         # So many of a key's first entries there mean nothing, and are skipped when they come up.
         self._void: dict[Name, int] = {}
@@ -92,7 +94,8 @@ class Keys:
     def find(self, name: Name, now: int) -> Held | None:
         """Give what holds a key at this moment."""
         held = self.get(name)
-        is_held = held is not None and (not held.ends or now - self.shift < held.ends)
+        now = self.settled(now) - self.shift
+        is_held = held is not None and (not held.ends or now < held.ends)
         return held if is_held else None
 
     def rival(self, task: Task, now: int) -> tuple[str, str] | None:

@@ -29,6 +29,10 @@ class Schedules:
     def get(self, name: str) -> Schedule | None:
         return self.by_name.get(name)
 
+    def ahead(self) -> int:
+        """Count those that wait for moments which fired while the clock was ahead."""
+        return sum(schedule.fired_until is not None for schedule in self.by_name.values())
+
     def on_created(self, record: Record[e.ScheduleCreated]) -> None:
         self._drop(record.event.schedule)
         self._add(Schedule(record))
@@ -38,7 +42,7 @@ class Schedules:
         if schedule is not None:
             self._await_no_more(schedule)
             self.bytes -= schedule.weight
-            schedule.define(record)
+            schedule.change(record)
             self.bytes += schedule.weight
             self._await(schedule)
 
@@ -52,6 +56,7 @@ class Schedules:
         schedule = self.by_name.get(record.event.schedule)
         if schedule is not None:
             schedule.paused = None
+            schedule.count_anew()
             schedule.next_at, schedule.due_at = record.event.next_at, record.event.due_at
 
     def on_deleted(self, record: Record[e.ScheduleDeleted]) -> None:
@@ -68,6 +73,11 @@ class Schedules:
         schedule = self.by_name.get(record.event.schedule)
         if schedule is not None:
             schedule.on_missed(record.event)
+
+    def on_realigned(self, record: Record[e.ScheduleRealigned]) -> None:
+        schedule = self.by_name.get(record.event.schedule)
+        if schedule is not None:
+            schedule.on_realigned(record.event)
 
     def _add(self, schedule: Schedule) -> None:
         self.by_name[schedule.name] = schedule
@@ -91,9 +101,10 @@ class Schedules:
             if not names:
                 del self.awaited[schedule.awaits or ""]
 
-    def carry_over(self, by_us: int, now: int) -> None:
+    def carry_over(self, by_us: int, now: int, *, is_back: bool) -> None:
         for schedule in self.by_name.values():
             schedule.carry_over(by_us, now)
+            schedule.is_set_back = schedule.is_set_back or is_back
 
     def dump(self) -> list[list[Any]]:
         return [schedule.to_row() for schedule in self.by_name.values()]

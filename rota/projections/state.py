@@ -63,6 +63,7 @@ class State:
         self.tokens = Tokens()
         self.projects = Projects()
         self.schedules = Schedules()
+        self.keys.settled = self.steps.settled
         self.stats.is_busy = self._is_busy
         self._about_tasks = {
             kind: (ways_of(kind), folds) for kind, folds in task_folds(self).items()
@@ -110,6 +111,8 @@ class State:
         forgotten live before it. And it is folded alike whether or not that is still there: a
         revival carries its task and batch, a key that is free again counts as none.
         """
+        if now < self.steps.settles_at:
+            now = self.steps.settled(now)
         self._forgot_us = now - self.steps.shift
         tasks = self.tasks
         oldest = now - tasks.ttl_us
@@ -129,7 +132,11 @@ class State:
         moments = [each.ended[0][0] for each in (self.tasks, self.batches) if each.ended]
         moments = [moment + self.tasks.ttl_us for moment in moments]
         end = self.keys.next_end()
-        return min([*moments, end] if end is not None else moments, default=None)
+        first = min([*moments, end] if end is not None else moments, default=None)
+        settles_at = self.steps.settles_at
+        if first is None or max(first, self.at) >= settles_at or first <= self.steps.settled_at:
+            return first
+        return settles_at
 
     def _is_busy(self, agent: str) -> bool:
         if self.backlog.of_agent(agent) or self.slots.of_agent(agent):
@@ -204,19 +211,21 @@ class State:
 
     def on_clock_stepped(self, record: e.Record[e.ClockStepped]) -> None:
         """Go on by another clock: what is counted from something that happened moves with it."""
-        event = record.event
-        by_us = event.now - event.was
-        self.tasks.carry_over(by_us, record.at)
-        self.batches.carry_over(by_us, record.at)
-        self.deliveries.carry_over(by_us)
-        self.projects.carry_over(by_us, record.at)
-        self.schedules.carry_over(by_us, record.at)
+        step = self.steps.on_stepped(record)
+        by_us, kept_until = step.by_us, step.kept_until
+        self.tasks.carry_over(by_us, record.at, kept_until)
+        self.batches.carry_over(by_us, record.at, kept_until)
+        self.deliveries.carry_over(by_us, kept_until)
+        all_us = 0 if step.corrects else by_us  # what was ahead ends at the moment of the step
+        self.projects.carry_over(all_us, record.at)
+        self.schedules.carry_over(all_us, record.at, is_back=by_us < 0)
         self.daily.turn(record.at)
-        self.steps.on_stepped(record)
-        self.keys.shift = self.backlog.shift = self.steps.shift
+        self.keys.shift = self.backlog.shift = self.steps.carried
 
     def before_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
         """Forget by the old limits what the live server may have forgotten by them."""
+        if isinstance(record.event, e.ServerStarted):
+            self.steps.begin(self.at, record.event)
         self.forget(record.at)
 
     def on_settings(self, record: e.Record[e.ServerStarted | e.ConfigChanged]) -> None:
@@ -271,7 +280,7 @@ class State:
         state.steps.load(data["steps"])
         state.tokens.load(data["tokens"])
         state.schedules.load(data["schedules"])
-        state.keys.shift = state.backlog.shift = state.steps.shift
+        state.keys.shift = state.backlog.shift = state.steps.carried
         state.backlog.load(data["since"], state.control.limits.aging_ms)
         state.slots.load()
         state.browsers.load(data["browsers"], state.control.limits.browsers)

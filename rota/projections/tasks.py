@@ -151,7 +151,7 @@ class Tasks:
             if self.on_forgotten is not None:
                 self.on_forgotten(task)
 
-    def carry_over(self, by_us: int, now: int) -> None:
+    def carry_over(self, by_us: int, now: int, kept_until: int = 0) -> None:
         """Tell all moments by a clock that was set by so much; nothing has ended later than now.
 
         (A clock that was a little ahead before the step may have said so.)
@@ -159,9 +159,11 @@ class Tasks:
         for task in self.by_id.values():
             if self.before_change is not None:
                 self.before_change(task)
-            carry_over(task, by_us)
+            carry_over(task, by_us, kept_until)
             task.finished_at = min(task.finished_at, now)
-        self.ended = deque((min(at + by_us, now), task) for at, task in self.ended)
+        self.ended = deque(
+            (min(at + by_us, now) if at > kept_until else at, task) for at, task in self.ended
+        )
 
     def load(self, tasks: list[Task]) -> None:
         self.by_id = {task.id: task for task in tasks}

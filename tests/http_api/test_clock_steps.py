@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.clocks import SetClock
+from support.clocks import SetClock, passing
 from support.http_server import Rota, Servers, ended, look, until
 from support.job_server import watching
 
@@ -281,3 +281,44 @@ def test_a_job_is_pushed_as_a_poll_shows_it(rota: Rota, clock: SetClock, ahead_s
             assert rota.post(f"/v1/tasks/{job}/cancel").status == 200
             pushed = [early.all()[-1]["data"], late.all()[-1]["data"]]
     assert pushed == [rota.get(f"/api/jobs/{job}").json["data"]] * 2
+
+
+def test_a_start_with_a_clock_that_is_ahead_forgets_nothing(
+    serve: Servers, tmp_path: Path, clock: SetClock
+) -> None:
+    rota = serve.adopt(Rota(tmp_path / "ahead", {"scheduler": {"resultTTLSec": 3600}}, clock))
+    keyed = {"agentId": "ann", "action": "echo", "idempotencyKey": "once"}
+    first = rota.post("/v1/tasks", keyed).json["taskId"]
+    created_at = ended(rota, first)["createdAt"]
+    rota.stop()
+    clock.ahead_s = 25 * HOUR_S
+    rota.start()
+    assert rota.post("/v1/tasks", keyed).json["taskId"] == first
+    early = rota.submit_native(action="waits", delayMs=3_600_000)
+    assert rota.inside(lambda server: first in server.shard.state.tasks.by_id)
+    set_clock(rota, clock, 0.0)
+    assert rota.post("/v1/tasks", keyed).json["taskId"] == first
+    assert look(rota, first)["createdAt"] == created_at
+    assert rota.inside(lambda server: first in server.shard.state.tasks.by_id)
+    now = clock.now_us()
+    assert abs(parse_rfc3339(look(rota, early)["createdAt"]) - now) < 60_000_000
+    assert abs(parse_rfc3339(look(rota, early)["notBefore"]) - now) < 3_660_000_000
+    rota.restart()
+    assert rota.digests()[0] == rota.digests()[1]
+    assert rota.post("/v1/tasks", keyed).json["taskId"] == first
+
+
+def test_a_start_after_a_day_forgets_when_the_clock_has_been_believed(
+    serve: Servers, tmp_path: Path, clock: SetClock
+) -> None:
+    rota = serve.adopt(Rota(tmp_path / "away", {"scheduler": {"resultTTLSec": 3600}}, clock))
+    done = rota.submit_native()
+    ended(rota, done)
+    rota.stop()
+    clock.ahead_s = 25 * HOUR_S
+    with passing() as time_passed:
+        rota.start()
+        assert rota.inside(lambda server: done in server.shard.state.tasks.by_id)
+        time_passed.tick(601)
+        rota.submit_native()
+        assert rota.inside(lambda server: server.shard.state.tasks.get(done)) is None

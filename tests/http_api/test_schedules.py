@@ -257,8 +257,13 @@ def test_a_clock_that_is_set_back_fires_nothing_twice(stepped: Rota, clock: SetC
     made(stepped, cron=MINUTELY)
     go_to(stepped, clock, "2030-06-01T10:00:01Z")
     until(lambda: firings(stepped))
-    go_to(stepped, clock, "2030-06-01T09:30:00Z")
-    assert get(stepped)["nextAt"] == "2030-06-01T10:01:00Z"
+    go_to(stepped, clock, "2030-06-01T09:59:30Z")
+    ahead = until(lambda: (view := get(stepped))["state"] == "ahead" and view)
+    assert (ahead["nextAt"], ahead["firedUntil"]) == (
+        "2030-06-01T10:01:00Z",
+        "2030-06-01T10:00:00Z",
+    )
+    assert stepped.get("/health").json["schedules_ahead"] == 1
     go_to(stepped, clock, "2030-06-01T10:01:01Z")
     until(lambda: len(firings(stepped)) == 2)
     assert [f["moment"][11:16] for f in firings(stepped)] == ["10:00", "10:01"]

@@ -43,6 +43,7 @@ def play_schedules(play: Any, dice: Random) -> None:
         lambda: play.record(e.SchedulePaused(schedule.name, "dice")),
         lambda: play.record(e.ScheduleResumed(schedule.name, *due)),
         lambda: _miss(play, schedule, due),
+        lambda: play.record(e.ScheduleRealigned(schedule.name, *due, dice.choice((None, 1)))),
         lambda: play.record(e.ScheduleDeleted(schedule.name, "dice")),
     ]
     if schedule.waiting:

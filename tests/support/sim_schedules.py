@@ -1,7 +1,8 @@
 """Schedules in the simulation: moments, catching up, overlaps, and those who plan.
 
 `Schedules` is the rule, worked out from the records alone: the moments of a schedule are dealt with
-one after the other, each once and none early; what fires has what it makes in the same commit; what
+one after the other, each fires once at most, wherever the clock is set, none early and none while
+the clock has jumped over it only just now, and the next is the first that has not fired; what fires has what it makes in the same commit; what
 has not ended is left alone, awaited or cut off, as the schedule says; what passed is made up for, as
 it says. The calendar is one that can be checked: a schedule of `5s` comes whenever the clock shows
 a multiple of five seconds. `Planners` are the clients that make, change, pause and run them.
@@ -17,9 +18,10 @@ from support.sim_projects import NAMES as PROJECTS
 from support.sim_rules import FINAL, Rule
 from support.sim_work import AGENTS
 
-from rota import calendars
+from rota import calendars, clock
 from rota.actors import schedule_messages as sm
 from rota.actors import schedules as actor
+from rota.actors import timekeeper
 from rota.domain import firings
 from rota.domain.schedule import Definition
 
@@ -36,6 +38,7 @@ S = 1_000_000
 NAMES = ("dawn", "noon", "dusk")
 STEPS = ("2s", "5s", "20s", "60s")
 COUNTED_MAX, CAUGHT_UP_MAX, WAITING_MAX = 20, 3, 2
+BELIEVED_US = 2 * S
 PASSES = 20
 SLACK_US = 5 * S
 """For so long something may be overdue: a calendar that could not be asked is asked again."""
@@ -65,8 +68,10 @@ def passed(
 SMALL = (
     (calendars, "after", after),
     (calendars, "passed", passed),
+    (clock, "BELIEVED_US", BELIEVED_US),
+    (timekeeper, "SETTLES_US", 0),
     (firings, "MINUTE_US", S),
-    (firings, "LATE_US", S),
+    (firings, "LATE_US", 3 * S),
     (firings, "CAUGHT_UP_MAX", CAUGHT_UP_MAX),
     (firings, "WAITING_MAX", WAITING_MAX),
     (actor, "SLICE", 2),
@@ -77,7 +82,8 @@ class ModelSchedule:
     """One schedule, as the model sees it."""
 
     def __init__(self, event: Any) -> None:
-        self.last = self.fired = self.overdue_since = 0
+        self.fired = self.overdue_since = self.silent_since = 0
+        self.done: set[int] = set()  # the moments that have fired
         self.skips = False  # whether the moment at hand is skipped if something goes on
         self.subject: str | None = None
         self.waiting: list[list[Any]] = []
@@ -96,11 +102,13 @@ class ModelSchedule:
     def after(self, moment: int) -> int | None:
         """Give the moment that comes after one, if it is not over by then."""
         found = after(self.said.cron, "", moment)
+        while found in self.done:
+            found = after(self.said.cron, "", found)
         return found if self.said.end_at is None or found <= self.said.end_at else None
 
     def first(self, now: int) -> int | None:
-        """Give the first moment after now that was not dealt with."""
-        return self.after(max(now, self.last, (self.said.start_at or 0) - 1))
+        """Give the first moment after now that has not fired."""
+        return self.after(max(now, (self.said.start_at or 0) - 1))
 
 
 class Schedules(Rule):
@@ -109,6 +117,17 @@ class Schedules(Rule):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.known: dict[str, ModelSchedule] = {}
+        self.jump = (0, 0)  # the last step forward: from where, and where it went
+
+    def on_server_started(self, record: Record) -> None:
+        event: Any = record.event
+        if event.resumed:
+            self.jump = (0, 0)  # it was told late: the log took no records
+
+    def on_clock_stepped(self, record: Record) -> None:
+        event: Any = record.event
+        by_us = event.now - event.was
+        self.jump = (event.was, event.now) if by_us > 0 else (self.jump[0], self.jump[1] + by_us)
 
     def _of(self, record: Record) -> ModelSchedule:
         event: Any = record.event
@@ -141,6 +160,8 @@ class Schedules(Rule):
         schedule.define(event)
         timing = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
         is_kept = all(getattr(was, each) == getattr(event, each) for each in timing)
+        if not is_kept:
+            schedule.done.clear()
         first = None if schedule.is_paused else schedule.first(record.at)
         self._comes(schedule, event, next_at if is_kept else first)
 
@@ -152,6 +173,7 @@ class Schedules(Rule):
     def on_schedule_resumed(self, record: Record) -> None:
         schedule = self._of(record)
         schedule.is_paused = False
+        schedule.done.clear()
         self._comes(schedule, record.event, schedule.first(record.at))
 
     def on_schedule_deleted(self, record: Record) -> None:
@@ -164,17 +186,30 @@ class Schedules(Rule):
         event: Any = record.event
         schedule = self._of(record)
         step, catch_up = _step(schedule.said.cron), schedule.said.catch_up
-        count = (event.last - event.first) // step + 1
+        between = range(event.first, event.last + 1, step)
+        count = len(between) - len(schedule.done & set(between))
         if event.first != schedule.next_at or event.last > record.at:
             self.violated(f"{event} lets go what has not come: {schedule.next_at}")
         if event.missed > count or (event.missed < count and not event.more):
             self.violated(f"{event} says otherwise how many there were: {count}")
-        schedule.last = max(schedule.last, event.last)
         self._comes(schedule, event, schedule.after(event.last))
-        left = 0 if event.next_at is None else (record.at - event.next_at) // step + 1
+        to_come = range(event.next_at or record.at + 1, record.at + 1, step)
+        left = len(to_come) - len(schedule.done & set(to_come))
         if left < {"all": CAUGHT_UP_MAX, "last": 1}.get(catch_up, 0):
             self.violated(f"{event} leaves {left} to make up for, under {catch_up}")
         self.model.seen[f"caught up {catch_up}"] += 1
+
+    def on_schedule_realigned(self, record: Record) -> None:
+        event: Any = record.event
+        schedule = self._of(record)
+        if schedule.next_at is not None and schedule.next_at <= record.at:
+            self._comes(schedule, event, schedule.next_at)
+            return
+        self._comes(schedule, event, schedule.first(record.at))
+        plain = after(schedule.said.cron, "", max(record.at, (schedule.said.start_at or 0) - 1))
+        if (event.fired_until is not None) != (plain in schedule.done):
+            self.violated(f"{event} does not say what has fired: {sorted(schedule.done)}")
+        self.model.seen["realigned"] += 1
 
     def on_schedule_fired(self, record: Record) -> None:
         event: Any = record.event
@@ -196,13 +231,16 @@ class Schedules(Rule):
         self.model.seen[f"fired {event.outcome}"] += 1
 
     def _moment(self, schedule: ModelSchedule, event: Any, now: int) -> None:
-        if event.moment <= schedule.last:
+        if event.moment in schedule.done:
             self.violated(f"{event} is the second for that moment")
         if event.moment != schedule.next_at:
             self.violated(f"{event} is not the moment that comes next: {schedule.next_at}")
         if schedule.due_at is None or now < schedule.due_at:
             self.violated(f"{event} was acted on early")
-        schedule.last = max(schedule.last, event.moment)
+        was, stepped = self.jump
+        if was < event.moment and now < stepped + BELIEVED_US - S:
+            self.violated(f"{event}: the clock has just jumped over it, and may be set back")
+        schedule.done.add(event.moment)
         self._comes(schedule, event, schedule.after(event.moment))
 
     def _busy(self, schedule: ModelSchedule) -> str | None:
@@ -257,6 +295,11 @@ class Schedules(Rule):
         for name, schedule in self.known.items():
             is_due = schedule.due_at is not None and schedule.due_at < now
             schedule.overdue_since = schedule.overdue_since or now if is_due else 0
+            first = schedule.first(now) or now
+            is_silent = not schedule.is_paused and (schedule.next_at or 2 * first) > first > now
+            schedule.silent_since = schedule.silent_since or now if is_silent else 0
+            if is_silent and schedule.silent_since < now - SLACK_US:
+                self.violated(f"{name} is to fire at {first}, and waits for {schedule.next_at}")
             if is_due and schedule.overdue_since < now - SLACK_US:
                 self.violated(f"{name} was to fire at {schedule.due_at}, and it is {now}")
 
@@ -327,7 +370,7 @@ class Planners:
         now = world.clock.now_us()
         for name, schedule in list(self._world.model.schedules.known.items()):
             step = _step(schedule.said.cron)
-            if schedule.first(now) is None or schedule.last > now:
+            if schedule.first(now) is None:
                 self._tell("", sm.SteerSchedule, name, "delete", "")
                 continue
             self._tell("", sm.SteerSchedule, name, "resume", "")

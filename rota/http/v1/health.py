@@ -109,6 +109,8 @@ def _figures(found: Figures, now: int) -> dict[str, Any]:
             "oldest_seconds": callbacks.oldest_s if callbacks is not None else None,
         },
     }
+    if ahead := state.schedules.ahead():
+        figures["schedules_ahead"] = ahead
     stepped = state.steps.recent(now, STEPS_SHOWN_S * US_PER_S)
     if stepped:
         figures["clock_steps"] = [
