@@ -17,6 +17,10 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+TASK, BATCH, WORKFLOW, RUN = "tsk_", "bat_", "wfl_", "run-"
+PREFIXES = (TASK, BATCH, WORKFLOW, RUN)
+"""What drawn ids begin with, and ids that clients choose do not."""
+
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _RADIX = len(_PAIRS)
@@ -53,7 +57,7 @@ def task_id(now_us: int, is_taken: Callable[[str], bool]) -> tuple[str, bool]:
     unit = (now_us - _EPOCH_US) // _UNIT_US
     for tries in count():
         moment = unit + tries // _DRAWS_PER_UNIT
-        found = "tsk_" + _word(
+        found = TASK + _word(
             (moment << _DRAW_BITS) + int.from_bytes(_draw()[:2], "big") % (1 << _DRAW_BITS)
         )
         if not is_taken(found):

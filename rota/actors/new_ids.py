@@ -64,17 +64,17 @@ class NewIds:
         return wanted
 
     def of_workflow(self) -> str:
-        return self.of_batch("native", "wfl_")
+        return self.of_batch("native", ids.WORKFLOW)
 
     def of_run(self) -> str:
-        return self.of_batch("native", "run-")
+        return self.of_batch("native", ids.RUN)
 
-    def of_batch(self, dialect: str, prefix: str = "bat_") -> str:
+    def of_batch(self, dialect: str, prefix: str = ids.BATCH) -> str:
         """Draw an id that no batch has: that no task has it says nothing about batches."""
         while True:
             batch_id = self.draw(dialect)
             if dialect not in UUID_DIALECTS:
-                batch_id = prefix + batch_id.removeprefix("tsk_")
+                batch_id = prefix + batch_id.removeprefix(ids.TASK)
             if not self.is_taken(batch_id):
                 return batch_id
 

@@ -31,8 +31,6 @@ ITEM_BYTES_MAX = 64 << 20
 """How large the requests of all items may be together."""
 LIST_BYTES_MAX = ITEM_BYTES_MAX // 8
 """How large those of one project may be: so none has what all of them share."""
-TAKEN_NAMES = frozenset({"run", "stop", "force-stop"})
-"""Names that paths have a meaning for already."""
 
 NOT_IN_A_LIST = {
     "dependsOn": "the order of the list says what comes after what",

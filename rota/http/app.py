@@ -30,6 +30,7 @@ from rota.http.namespaces import Namespaces, named_in
 from rota.http.presence import LOOKS
 from rota.http.problems import HttpProblem
 from rota.http.reloading import Reloading
+from rota.http.route import reserved_words
 from rota.http.routes import Route, routes_for
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class App:
             for route in routes_for(settings.browsermanager.routes)
             if settings.scheduler.enabled or route.handler is not pinchtab.stats
         )
+        self.reserved = reserved_words(self.routes)
         for route in self.routes:
             self._add(route)
 
@@ -98,32 +100,39 @@ class App:
         same.append((parts, {route.method: route}))
 
     def _match(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        params: dict[str, str] = {}
-        methods = self._fixed.get(path)
-        if methods is None:
-            parts = path.split("/")
-            for pattern, candidates in self._patterns.get(len(parts), ()):
-                params = {}
-                for want, have in zip(pattern, parts, strict=True):
-                    if want.startswith("{") and have:
-                        params[want[1:-1]] = unquote(have, errors="replace")
-                    elif want != have:
-                        break
-                else:
-                    methods = candidates
-                    break
-        if methods is None:
+        """Find the route of a path. Raises HttpProblem.
+
+        A fixed path goes before a pattern that it fits for its own methods alone: `/v1/tasks/retry`
+        is a request to retry many for POST, and the task of that id for GET.
+        """
+        found = self._fixed.get(path)
+        if found is not None and method in found:
+            return found[method], {}
+        rest, params = self._at_pattern(path)
+        methods = {**rest, **(found or {})}
+        if not methods:
             raise HttpProblem(404, "not_found", "there is nothing at this path; see /docs")
-        route = methods.get(method)
-        if method == "HEAD" and route is None:
-            route = methods.get("GET")
-            route = None if route is not None and route.is_stream else route
-        if route is None:
-            has_head = "GET" in methods and not methods["GET"].is_stream
-            allowed = sorted({*methods, "HEAD"} if has_head else methods)
+        if "GET" in methods and not methods["GET"].is_stream:
+            methods.setdefault("HEAD", methods["GET"])
+        if method not in methods:
+            allowed = sorted(methods)
             msg = f"this path takes {', '.join(allowed)}"
             raise HttpProblem(405, "method_not_allowed", msg, allowed=allowed)
-        return route, params
+        return methods[method], params
+
+    def _at_pattern(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """Give the routes of the pattern that a path fits, and what stands for its names."""
+        parts = path.split("/")
+        for pattern, methods in self._patterns.get(len(parts), ()):
+            params = {}
+            for want, have in zip(pattern, parts, strict=True):
+                if want.startswith("{") and have:
+                    params[want[1:-1]] = unquote(have, errors="replace")
+                elif want != have:
+                    break
+            else:
+                return methods, params
+        return {}, {}
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
         given = request.headers.get("X-Request-ID", "")

@@ -147,7 +147,7 @@ class Call:
     def validate(self, model: type[M], value: Any) -> M:
         """Make a model of a parsed body. Raises InvalidRequest naming the field."""
         try:
-            return model.model_validate(value)
+            return model.model_validate(value, context=self.app.reserved)
         except ValidationError as error:
             raise problems.invalid(error) from None
 

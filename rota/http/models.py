@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     StringConstraints,
     TypeAdapter,
+    ValidationInfo,
     create_model,
     model_validator,
 )
@@ -36,9 +37,11 @@ from rota.config import (
     TOKEN_MS_MAX,
     URL_CHARS_MAX,
 )
+from rota.domain.dependencies import REF
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
 from rota.domain.tokens import NAME_PATTERN, TOKEN_AGENTS_MAX
+from rota.ids import PREFIXES
 from rota.sections import RetrySettings  # noqa: TC001 - pydantic reads it
 from rota.wording import known_only
 
@@ -46,6 +49,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
 _TOKEN_NAME = re.compile(NAME_PATTERN)
+_PREFIXES = (*PREFIXES, REF)
 _OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 PRIORITY_WORDS = {"critical": 0, "high": 1, "normal": 2, "medium": 2, "low": 3}
@@ -104,15 +108,27 @@ def _priority(value: int | str) -> int:
     return value
 
 
-def _own_id(text: str) -> str:
+def not_reserved(text: str, collection: str, info: ValidationInfo) -> str:
+    """Refuse an id that is also a path of its own, such as `cancel` in `/v1/tasks/cancel`.
+
+    `Call.validate` brings those words, which follow from the table of routes.
+    """
+    words = (info.context or {}).get(collection, ())
+    if text in words:
+        msg = f"must not be {' or '.join(sorted(words))}: those are paths of their own"
+        raise ValueError(msg)
+    return text
+
+
+def _own_id(text: str, info: ValidationInfo) -> str:
     """Refuse ids that rota might draw itself, and what does not fit into a path."""
     if not _OWN_ID.fullmatch(text):
         msg = "must be letters, digits and . _ : - only"
         raise ValueError(msg)
-    if text.startswith(("tsk_", "bat_", "wfl_", "ref:")) or text in ("batch", "stats"):
-        msg = "must not be batch or stats nor begin with tsk_, bat_, wfl_ or ref:: those are rota's"
+    if text.startswith(_PREFIXES):
+        msg = f"must not begin with {' or '.join(_PREFIXES)}, as rota's own ids do"
         raise ValueError(msg)
-    return text
+    return not_reserved(text, "tasks", info)
 
 
 def short(report: Any) -> Any:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, RootModel, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    RootModel,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rota.config import BATCH_MAX, ID_CHARS_MAX
-from rota.domain.project_lists import TAKEN_NAMES
 from rota.http.models import (
     ASKED,
     Action,
@@ -22,6 +28,7 @@ from rota.http.models import (
     TaskFields,
     TaskId,
     TaskOptions,
+    not_reserved,
     one_action,
 )
 from rota.http.submissions import deadline_us
@@ -49,14 +56,11 @@ PLAN_FIELDS = {"not_before": "notBefore", "retry": "retry", **ASKED}
 """What a plan calls its fields, and what a body does."""
 
 
-def _project_id(text: str) -> str:
-    if text in TAKEN_NAMES:
-        msg = f"must not be {' or '.join(sorted(TAKEN_NAMES))}: those are paths of their own"
-        raise ValueError(msg)
+def _project_id(text: str, info: ValidationInfo) -> str:
     if "/" in text or text in (".", ".."):
         msg = "must have no / and not be . or ..: it is a part of paths"
         raise ValueError(msg)
-    return text
+    return not_reserved(text, "projects", info)
 
 
 ProjectId = Annotated[AgentId, AfterValidator(_project_id)]

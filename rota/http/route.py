@@ -13,7 +13,7 @@ from rota.errors import InvalidRequest
 from rota.wording import guess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from pydantic import BaseModel
 
@@ -66,3 +66,18 @@ class Route(NamedTuple):
             name = next(each for each in own if own.count(each) > 1)
             msg = f"query parameter '{name}': is given more than once"
             raise InvalidRequest(msg, details={"field": name})
+
+
+def reserved_words(routes: Iterable[Route]) -> dict[str, frozenset[str]]:
+    """Give the words that no new id may be, since paths end in them where ids stand.
+
+    They are given by the name of the collection: `tasks` has those of `/tasks` and `/v1/tasks`.
+    """
+    paths = {route.path for route in routes}
+    found: dict[str, frozenset[str]] = {}
+    for path in paths:
+        parent, _, word = path.rpartition("/")
+        if f"{parent}/{{id}}" in paths and word != "{id}":
+            collection = parent.rpartition("/")[2]
+            found[collection] = found.get(collection, frozenset()) | {word}
+    return found

@@ -321,7 +321,8 @@ def test_wrong_methods_are_405_and_told_which_are_right(rota: Rota) -> None:
         found |= (
             {"GET", "HEAD"} if route.method == "GET" and not route.is_stream else {route.method}
         )
-    paths.pop("/tasks/batch")
+    for path in paths:  # a fixed path hides a pattern only for its own methods
+        paths[path] |= paths.get(f"{path.rpartition('/')[0]}/x", set())
     assert "HEAD" in paths["/v1/tasks"]
     for path, methods in paths.items():
         for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - methods:

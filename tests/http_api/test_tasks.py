@@ -9,6 +9,9 @@ import pytest
 from support.http_server import Rota, Servers, Target, until, with_tab
 
 from rota.http.answers import TaskPage, TaskView
+from rota.http.route import reserved_words
+from rota.http.routes import ROUTES
+from rota.ids import PREFIXES
 
 
 def native(rota: Rota, task_id: str) -> dict[str, Any]:
@@ -127,6 +130,65 @@ def test_a_tasks_history_is_its_own_events_in_order(rota: Rota) -> None:
     assert events == rota.events(task=task_id)
     first = rota.get(f"/v1/tasks/{task_id}/events?limit=1").json["events"]
     assert first == events[:1]
+
+
+# -- ids of one's own ----------------------------------------------------------------------------
+
+RESERVED = ["cancel", "retry", "reprioritise", "batch", "stats"]
+"""The last parts of paths beside `/tasks/{id}` and `/v1/tasks/{id}`."""
+
+
+def test_the_reserved_ids_are_those_that_paths_end_in() -> None:
+    words = reserved_words(ROUTES)
+    assert words["tasks"] == set(RESERVED)
+    assert words["projects"] == {"run", "stop", "force-stop"}
+
+
+@pytest.mark.parametrize("own", [*RESERVED, "tsk_1", "bat_1", "wfl_1", "run-1", "ref:1"])
+def test_an_id_that_is_rotas_cannot_be_chosen(rota: Rota, own: str) -> None:
+    task = {"agentId": "ann", "action": "waits", "taskId": own}
+    batch = {"tasks": [task]}
+    for path, body, field in [
+        ("/v1/tasks", task, "taskId"),
+        ("/v1/batches", batch, "tasks.0.taskId"),
+        ("/v1/workflows", batch, "tasks.0.taskId"),
+        ("/tasks", {"instruction": "look", "taskId": own}, "taskId"),
+        ("/automechanica/tasks", {"agent_name": "a", "task_type": "waits", "id": own}, "id"),
+    ]:
+        answer = rota.post(path, body)
+        assert answer.status == 400, (path, answer)
+        if path != "/tasks":
+            assert answer.json["details"] == {"field": field}
+
+
+def test_drawn_ids_begin_with_what_no_chosen_id_may(rota: Rota) -> None:
+    item = {"agentId": "ann", "action": "echo"}
+    rota.post("/v1/projects/p/tasks", item)
+    drawn = [
+        rota.submit_native("ann", "echo"),
+        rota.post("/v1/batches", {"tasks": [item]}).json["batchId"],
+        rota.post("/v1/workflows", {"tasks": [item]}).json["workflowId"],
+        rota.post("/v1/projects/p/run").json["runId"],
+    ]
+    assert {each[:4] for each in drawn} == set(PREFIXES)
+
+
+@pytest.mark.parametrize("own", [*RESERVED, "run-1"])
+def test_a_task_of_an_older_log_is_read_whatever_it_is_called(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("rota.http.app.reserved_words", lambda _: {})
+        older.setattr("rota.http.models._PREFIXES", ())
+        rota.restart()
+        rota.submit_native("ann", "waits", taskId=own)
+    rota.restart()
+    assert rota.get(f"/v1/tasks/{own}").json["taskId"] == own
+    assert rota.request("HEAD", f"/v1/tasks/{own}").status == 200
+    assert rota.get(f"/automechanica/tasks/{own}").json["id"] == own
+    assert rota.post(f"/v1/tasks/{own}/cancel").status == 200
+    assert rota.get(f"/v1/tasks/{own}").json["state"] == "cancelled"
+    assert rota.get(f"/v1/tasks/{own}/events").json["events"][-1]["kind"] == "task_cancelled"
 
 
 # -- pages ---------------------------------------------------------------------------------------
