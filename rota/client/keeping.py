@@ -2,8 +2,9 @@
 
 A lease is extended about every third of its length, those of short attempts never. Log lines and
 progress go out as soon as they are there, together with an extension; what comes meanwhile goes
-with the next. Whoever is cancelled or has lost its lease is told by `on_lost`. A server that does
-not answer takes nothing from anybody: after a restart it gives every lease its full length.
+with the next. Whoever is cancelled or has lost its lease is told by `on_lost`; an attempt that has
+ended while its heartbeat was under way has lost nothing. A server that does not answer takes
+nothing from anybody: after a restart it gives every lease its full length.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ class Keeper:
     def remove(self, held: Held) -> None:
         self._held.pop(held.lease["leaseId"], None)
 
+    def _holds(self, held: Held) -> bool:
+        return self._held.get(held.lease["leaseId"]) is held
+
     def note(self, lease_id: str) -> None:
         """Have somebody's lines and progress told."""
         self._noted.add(lease_id)
@@ -116,7 +120,7 @@ class Keeper:
     async def beat(self, held: Held) -> bool:
         """Extend one lease, with what there is to tell; say whether the server answered."""
         async with held.is_beating:
-            if held.is_lost:
+            if held.is_lost or not self._holds(held):
                 return True
             told = held.ctx.take_notes()
             lease_id, token = held.lease["leaseId"], held.lease["token"]
@@ -127,12 +131,14 @@ class Keeper:
             except RotaError as error:
                 return self._failed(held, told, error)
             held.extended_at = monotonic_s()
-            if answer.get("cancelRequested"):
+            if answer.get("cancelRequested") and self._holds(held):
                 held.is_lost = True
                 self._on_lost(held, "it was cancelled")
             return True
 
     def _failed(self, held: Held, told: Json, error: RotaError) -> bool:
+        if not self._holds(held):
+            return True
         if error.code in ("stale_attempt", "not_found"):
             held.is_lost = True
             self._on_lost(held, error.message)

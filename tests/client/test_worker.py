@@ -10,6 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from rota.client import Context, Fail, Retry, RotaClient, Worker
+from rota.client.client import AsyncJsonClient
+from rota.client.functions import Function
+from rota.client.keeping import Held, Keeper
 from rota.client.models import TaskError
 from rota.client.trade import wish_of
 from rota.errors import ConfigError
@@ -327,3 +330,30 @@ def test_mistakes_are_told_at_once(server):
 
         @worker.task("y")
         async def third(a, /): ...
+
+
+def test_an_attempt_that_ends_during_its_heartbeat_is_not_reported_as_lost(server):
+    lost = []
+
+    class Late(AsyncJsonClient):
+        """Sends each heartbeat after the task is done."""
+
+        async def heartbeat(self, lease_id, token, **told):
+            await self.complete(lease_id, token)
+            keeper.remove(held)
+            return await super().heartbeat(lease_id, token, **told)
+
+    async def story():
+        nonlocal keeper, held
+        async with RotaClient(server.url) as rota, Late(server.url) as late:
+            await rota.submit("quick", "late")
+            (lease,) = (await late.lease("w-late", agents=["late"]))["leases"]
+            keeper = Keeper(late, 30.0, lambda held, reason: lost.append(reason))
+            ctx = Context(lease, loop=asyncio.get_running_loop(), on_note=lambda: None)
+            held = Held(lease, ctx, Function(story, {}))
+            keeper.add(held)
+            assert await keeper.beat(held)
+
+    keeper = held = None
+    asyncio.run(story())
+    assert lost == []
