@@ -48,7 +48,7 @@ LIMITS = {
 LOST = {
     True: "whoever kept the command was killed; what it left was killed, too",
     False: "whoever kept the command was killed; of what it left, only those who still had"
-    " ROTA_TOKEN in their environment were found and killed",
+    " ROTA_ATTEMPT_TOKEN in their environment were found and killed",
 }
 RESULT = "the command's result"
 _NAME = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
@@ -141,7 +141,7 @@ class CommandExecutor:
             "ROTA_TASK_ID": attempt.task,
             "ROTA_AGENT_ID": attempt.agent,
             "ROTA_ATTEMPT": str(attempt.number),
-            "ROTA_TOKEN": str(attempt.token),
+            "ROTA_ATTEMPT_TOKEN": str(attempt.token),
             **({"ROTA_RESULT_FILE": f"{made}/{s.result_file}"} if s.result_file else {}),
             **self._keepers.marks,
         }

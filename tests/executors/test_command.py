@@ -86,14 +86,14 @@ def test_a_placeholder_is_filled_in_once() -> None:
 def test_its_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
     code = "import os, json; print(json.dumps(dict(os.environ)))"
-    outcome, _ = asyncio.run(ran(tmp_path, *python(code), env={"MINE": "1"}))
+    outcome, _ = asyncio.run(ran(tmp_path, *python(code), env={"ROTA_TOKEN": "mine"}))
     env = outcome.result
-    assert env["MINE"] == "1"
+    assert env["ROTA_TOKEN"] == "mine"
     assert env["ROTA_TASK_ID"] == "tsk_1"
-    assert env["ROTA_TOKEN"] == "7"
+    assert env["ROTA_ATTEMPT_TOKEN"] == "7"
     assert env["HOME"].startswith(str(tmp_path))
-    ours = {"ROTA_TASK_ID", "ROTA_AGENT_ID", "ROTA_ATTEMPT", "ROTA_TOKEN", MARK}
-    assert set(env) - ours <= {"PATH", "LANG", "HOME", "TMPDIR", "MINE", "LC_CTYPE"}
+    ours = {"ROTA_TASK_ID", "ROTA_AGENT_ID", "ROTA_ATTEMPT", "ROTA_ATTEMPT_TOKEN", MARK}
+    assert set(env) - ours <= {"PATH", "LANG", "HOME", "TMPDIR", "ROTA_TOKEN", "LC_CTYPE"}
 
 
 def test_it_has_three_descriptors_a_session_of_its_own_and_hears_signals(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def marked_below(shell: Shell) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             env = process.environ()
-            if shell.keepers.marks.items() <= env.items() and "ROTA_TOKEN" in env:
+            if shell.keepers.marks.items() <= env.items() and "ROTA_ATTEMPT_TOKEN" in env:
                 found.append(process)
     assert found
     return found

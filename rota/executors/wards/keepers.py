@@ -321,7 +321,7 @@ class Keepers:
     async def _start(
         self, spec: dict[str, Any], outputs: tuple[asyncio.Protocol, asyncio.Protocol]
     ) -> Command:
-        marks = {key: spec["env"][key] for key in (MARK, "ROTA_TOKEN")}
+        marks = {key: spec["env"][key] for key in (MARK, "ROTA_ATTEMPT_TOKEN")}
         command = Command(str(next(self._names)).encode(), marks, spec["graceMs"] / 1000)
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:
             ours, their_line = socket.socketpair()
