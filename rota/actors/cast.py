@@ -165,7 +165,12 @@ class Cast:
         )
         self.bulk = BulkActor.start(runtime, journal)
         self.projects = ProjectsActor.start(
-            runtime, journal, ids=outside.ids, archive=archive, resend=self._add_again
+            runtime,
+            journal,
+            ids=outside.ids,
+            archive=archive,
+            resend=self._add_again,
+            arm=lambda at, message: self.timer.tell(m.Arm(at, message)),
         )
         self.schedules = SchedulesActor.start(
             runtime,

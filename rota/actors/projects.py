@@ -25,6 +25,7 @@ from rota.domain.project import (
     decide_room,
     decide_run,
     decide_stop,
+    progress_ends_at,
     project_of,
     run_of,
 )
@@ -69,16 +70,19 @@ class ProjectsActor(CooperativeActor):
         ids: NewIds,
         archive: Archive,
         resend: Callable[[pm.AddItems], None],
+        arm: Callable[[int, pm.TimeOutRun], None],
     ) -> None:
         """Name items and runs by `ids`.
 
-        `resend` brings a message again whose wanted ids had to be looked for in `archive` first.
+        `resend` brings a message again whose wanted ids had to be looked for in `archive` first;
+        `arm` has a message brought at a moment.
         """
         super().__init__(runtime)
         self._journal = journal
         self._ids = ids
         self._archive = archive
         self._resend = resend
+        self._arm = arm
         self._asked: dict[type[Any], Callable[[Any], Any]] = {
             pm.AddItems: self._add,
             pm.EditItem: self._edit,
@@ -228,7 +232,13 @@ class ProjectsActor(CooperativeActor):
         if project is None or project.run is None or project.run.id != run_id:
             return
         kills = [task.id for task in self._kills(project.id)]
-        limit_ms = self._journal.state.control.limits.run_timeout_ms
+        state, run = self._journal.state, project.run
+        limit_ms = state.control.limits.run_timeout_ms
+        ends_at = progress_ends_at(run, state.tasks.get(run.task or ""), limit_ms)
+        if ends_at is None or ends_at > self._journal.now():  # the limit was changed meanwhile
+            if ends_at is not None:
+                self._arm(ends_at, pm.TimeOutRun(run_id))
+            return
         why = f"the run made no progress for {limit_ms} ms"
         events = decide_stop(project, why, force=True, kills=kills, code=RUN_TIMEOUT)
         if events:

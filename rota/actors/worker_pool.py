@@ -25,6 +25,7 @@ from rota.actors.messages import (
     TimeOutAttempt,
 )
 from rota.actors.params import UNREAD_PAUSE_US, filled_in
+from rota.actors.project_messages import AttemptGone
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import (
@@ -161,6 +162,9 @@ class WorkerPool(CooperativeActor):
         task = self._journal.state.tasks.get(task_id)
         event = decide_start(task, token)
         if task is None or event is None or self._draining:
+            return
+        if task_id in self._journal.state.projects.killing:  # force-stopped before a restart
+            self._killing.on_receive(AttemptGone(task_id, token))
             return
         params, lacking = filled_in(self._archive, task, parents)
         if lacking:

@@ -148,7 +148,7 @@ def test_a_workflow_is_made_whole(rota: Calendar) -> None:
 
 def test_a_full_queue_refuses_no_firing() -> None:
     rota = Calendar(limits=Limits(queued=1, queued_per_agent=1))
-    rota.submit("work", executor="pull")
+    rota.submit("work", delay_s=3600)
     rota.create()
     rota.wait(31)
     assert len(rota.made()) == 2

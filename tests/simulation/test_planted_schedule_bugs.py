@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
+from rota.actors import next_moments
 from rota.actors import schedules as actor
 from rota.actors.consequences import Consequences
 from rota.actors.moments import Moments
 from rota.actors.schedule_messages import FireSchedule
 from rota.domain import firings
+from rota.domain import schedule as domain
 from rota.domain.schedule import Due, Schedule
 from rota.projections.schedules import Schedules
 
@@ -64,7 +66,7 @@ def what_goes_on_is_not_minded(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_goes_on_is_not_cut_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Actor, "_ended_for", lambda *_: ())
+    patch.setattr(firings, "decide_replaced", lambda *_: ())
 
 
 def nobody_hears_that_what_was_made_has_ended(patch: pytest.MonkeyPatch) -> None:
@@ -121,20 +123,14 @@ def what_has_passed_is_forgotten_while_it_is_looked_up(patch: pytest.MonkeyPatch
 
 
 def a_change_begins_at_a_moment_that_was(patch: pytest.MonkeyPatch) -> None:
-    def from_last(self: Any, wanted: Any, now: int, last: int = 0) -> Due:
-        found: Due = self._after(wanted, last or now, now)
-        return found
+    def from_before(wanted: Any, now: int, draw: Any) -> Due:
+        return next_moments.after(wanted, now - 60_000_000, now, draw)
 
-    patch.setattr(Actor, "_first", from_last)
+    patch.setattr(next_moments, "first", from_before)
 
 
 def a_clock_set_back_brings_moments_again(patch: pytest.MonkeyPatch) -> None:
-    def from_now(self: Any, wanted: Any, now: int, last: int = 0) -> Due:
-        del last
-        found: Due = self._after(wanted, now, now)
-        return found
-
-    patch.setattr(Actor, "_first", from_now)
+    patch.setattr(domain, "fired_with", nothing)
 
 
 def a_timer_is_not_armed_for_the_next_moment(patch: pytest.MonkeyPatch) -> None:
