@@ -2,20 +2,15 @@
 
 Task ids have the PinchTab document's form `tsk_XXXXXXXX`, eight characters of 62. They begin with
 the time in units of 10 ms, so that ids of one moment lie side by side in the log's index and a
-commit touches few pages; the rest is drawn from the system's source of randomness. Two draws may
-be equal, so the caller says which ids are taken, and another is drawn. Where a document wants a
-UUID it is one of version 7 (RFC 9562), which begins with its time as well.
+commit touches few pages; the rest is drawn from the system's source of randomness. Two draws of
+one unit may be equal; `TaskIds` gives none twice. Where a document wants a UUID it is one of
+version 7 (RFC 9562), which begins with its time as well.
 """
 
 from __future__ import annotations
 
 import secrets
-from itertools import count
-from typing import TYPE_CHECKING
 from uuid import UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TASK, BATCH, WORKFLOW, RUN = "tsk_", "bat_", "wfl_", "run-"
 PREFIXES = (TASK, BATCH, WORKFLOW, RUN)
@@ -29,6 +24,7 @@ _UNIT_US = 10_000
 _DRAW_BITS = 10  # 62^8 / 2^10 units of 10 ms are 67 years
 _DRAWS_PER_UNIT = 8
 _POOL_BYTES = 6 * 512
+_CHARACTERS = 8
 
 _pool: list[bytes] = []
 
@@ -49,20 +45,44 @@ def _word(n: int) -> str:
     return _PAIRS[n % _RADIX] + _PAIRS[b] + _PAIRS[c] + _PAIRS[d]
 
 
-def task_id(now_us: int, is_taken: Callable[[str], bool]) -> tuple[str, bool]:
-    """Draw a task id that is not taken; in a crowded moment, from the moments after it.
+def beginning_at(now_us: int) -> str:
+    """Give the first eight characters that an id of this moment or a later one may have."""
+    return _word((now_us - _EPOCH_US) // _UNIT_US << _DRAW_BITS)
 
-    Also say whether it is of a later moment.
+
+class TaskIds:
+    """Draws task ids, none twice; the time in them never goes back.
+
+    When a unit of time is crowded, or the clock has been set back, ids are drawn from the units
+    after those that were drawn from already.
     """
-    unit = (now_us - _EPOCH_US) // _UNIT_US
-    for tries in count():
-        moment = unit + tries // _DRAWS_PER_UNIT
-        found = TASK + _word(
-            (moment << _DRAW_BITS) + int.from_bytes(_draw()[:2], "big") % (1 << _DRAW_BITS)
-        )
-        if not is_taken(found):
-            return found, moment > unit
-    raise AssertionError
+
+    def __init__(self) -> None:
+        self._unit = 0
+        self._given: set[int] = set()  # within the unit
+
+    def draw(self, now_us: int) -> str:
+        self._reach((now_us - _EPOCH_US) // _UNIT_US)
+        while True:
+            for _ in range(_DRAWS_PER_UNIT):
+                drawn = int.from_bytes(_draw()[:2], "big") % (1 << _DRAW_BITS)
+                if drawn not in self._given:
+                    self._given.add(drawn)
+                    return TASK + _word((self._unit << _DRAW_BITS) + drawn)
+            self._reach(self._unit + 1)
+
+    def go_beyond(self, eight: str) -> None:
+        """Draw only ids that are of later units than the one of these eight characters."""
+        if len(eight) == _CHARACTERS and all(each in _ALPHABET for each in eight):
+            number = 0
+            for each in eight:
+                number = number * len(_ALPHABET) + _ALPHABET.index(each)
+            self._reach((number >> _DRAW_BITS) + 1)
+
+    def _reach(self, unit: int) -> None:
+        if unit > self._unit:
+            self._unit = unit
+            self._given.clear()
 
 
 def uuid(now_us: int) -> str:

@@ -12,43 +12,36 @@ NOW_US = 1_794_805_431_801_181
 
 
 def draw(count: int, now_us: int = NOW_US) -> list[str]:
-    taken: set[str] = set()
-    for _ in range(count):
-        taken.add(ids.task_id(now_us, taken.__contains__)[0])
-    return sorted(taken)
+    drawn = ids.TaskIds()
+    return [drawn.draw(now_us) for _ in range(count)]
 
 
 def test_a_task_id_has_the_form_of_the_document() -> None:
-    assert re.fullmatch(r"tsk_[0-9A-Za-z]{8}", ids.task_id(NOW_US, lambda _: False)[0])
+    assert re.fullmatch(r"tsk_[0-9A-Za-z]{8}", draw(1)[0])
 
 
-def test_more_ids_than_a_moment_holds_are_drawn_from_the_moments_after_it() -> None:
-    assert len(draw(5000)) == 5000
+def test_no_id_is_given_twice_however_many_are_drawn_in_one_moment() -> None:
+    found = draw(20_000)
+    assert len(set(found)) == 20_000
+    beyond = f"tsk_{ids.beginning_at(NOW_US + 1_000_000)}"
+    assert max(found) < beyond, "they are drawn from the moments after it, and not from far ones"
 
 
 def test_ids_sort_by_the_time_they_were_drawn() -> None:
-    by_time = [ids.task_id(NOW_US + n * 20_000, lambda _: False)[0] for n in range(200)]
+    drawn = ids.TaskIds()
+    by_time = [drawn.draw(NOW_US + n * 20_000) for n in range(200)]
     assert all(earlier < later for earlier, later in pairwise(by_time))
+    assert drawn.draw(NOW_US) > by_time[-2], "the time in them never goes back"
 
 
-def test_an_id_that_is_taken_is_not_given_again() -> None:
-    first, is_ahead = ids.task_id(NOW_US, lambda _: False)
-    assert not is_ahead
-    asked: list[str] = []
-
-    def is_taken(found: str) -> bool:
-        asked.append(found)
-        return len(asked) == 1 or found == first
-
-    assert ids.task_id(NOW_US, is_taken) == (asked[-1], False)
-    assert len(asked) >= 2
-
-
-def test_an_id_of_a_later_moment_is_told_as_such() -> None:
-    first, _ = ids.task_id(NOW_US, lambda _: False)
-    later, is_ahead = ids.task_id(NOW_US, lambda found: found[:-2] <= first[:-2])
-    assert is_ahead
-    assert later > first
+def test_ids_are_drawn_beyond_the_one_that_was_given_before_a_start() -> None:
+    last = max(draw(3000))
+    drawn = ids.TaskIds()
+    drawn.go_beyond(last.removeprefix("tsk_"))
+    for odd in ("", "short", "not-one!", "far too long to be one"):
+        drawn.go_beyond(odd)
+    assert min(drawn.draw(NOW_US) for _ in range(3000)) > last
+    assert drawn.draw(NOW_US + 10_000_000) > f"tsk_{ids.beginning_at(NOW_US + 10_000_000)}"
 
 
 def test_request_ids_differ() -> None:

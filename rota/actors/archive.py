@@ -194,10 +194,6 @@ class Archive:
         assert fetched is not None, subject
         return fetched.found[subject].is_known
 
-    def knows(self, subject: str) -> bool:
-        """Whether an id is taken, read from the log on the spot: for the seconds after a start."""
-        return self.here(subject) is not None or self._log.has_task(subject)
-
     # -- what leaves memory
 
     def release(self) -> None:

@@ -133,8 +133,9 @@ class Shard:
 
     def fold(self, progress: Callable[[int], None] | None = None) -> State:
         """Fold the log, and give the state to go on from: nothing begins yet. Raises a LogError."""
-        self._folded = rebuild_whole(self.log, progress=progress)
-        return self._folded[0]
+        self._folded = state, _ = rebuild_whole(self.log, progress=progress)
+        self.ids.go_on_after(self.log, state)
+        return state
 
     def start(self, progress: Callable[[int], None] | None = None) -> None:
         """Fold the log, become its writer, and go on where it ends. Raises a LogError."""
@@ -181,7 +182,6 @@ class Shard:
         reach("recovery.folded")
         tasks = list(self.state.tasks)
         settings = limits_to(self.limits)
-        self.ids.begin()
         self.timekeeper.begin(self.journal)
         self._snapshots.seq = max(self._snapshots.seq, self.state.snapshot_seq)
         rules = self.state.control.news_of(self.rules)

@@ -262,6 +262,13 @@ class LmdbLog:
         with self._reading() as txn:
             return txn.get(task_id.encode()[:511] or b"\0", db=self._db["by_task"]) is not None
 
+    def last_subject(self, first: str, end: str) -> str:
+        with self._reading() as txn:
+            cursor = txn.cursor(self._db["by_task"])
+            is_there = cursor.prev() if cursor.set_range(end.encode()) else cursor.last()
+            found = cursor.key().decode(errors="replace") if is_there else ""
+            return found if found >= first else ""
+
     def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
         """Give (seq, task) of the newest failures before `seq`; scans where there is no index."""
         if self._is_indexed:

@@ -64,6 +64,9 @@ class MemoryLog:
     def has_task(self, task_id: str) -> bool:
         return task_id in self._by_task
 
+    def last_subject(self, first: str, end: str) -> str:
+        return max((task for task in self._by_task if first <= task < end), default="")
+
     def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
         end = bisect_left(self._failed, (seq,))
         return self._failed[max(0, end - limit) : end][::-1]

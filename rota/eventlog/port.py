@@ -66,6 +66,10 @@ class LogReader(Protocol):
         """Give those under which any record is indexed."""
         ...
 
+    def last_subject(self, first: str, end: str) -> str:
+        """Give the last id from `first` up to before `end` that is indexed; else ""."""
+        ...
+
     def failed_before(self, seq: int, limit: int) -> list[tuple[int, str]]:
         """Give (seq, task) of up to `limit` records before `seq` by which a task failed.
 

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from actors.bench import BAD, Bench
+from support.builders import submitted
 from support.wishes import changed
 
 from rota.actors import messages as m
+from rota.actors.archive import Archive
 from rota.actors.failover import Phase
 from rota.actors.moments import Moments
+from rota.actors.new_ids import NewIds
 from rota.clock import ManualClock
 from rota.domain import events as e
+from rota.domain.commands import SubmitTask
 from rota.domain.delivery import DeliveryReport
 from rota.domain.intake import Request
 from rota.errors import LogUnusable
@@ -115,17 +119,42 @@ def test_a_step_that_was_lost_with_the_disk_ages_nothing_that_is_shown(
     assert shard.state.tasks.is_kept(shard.state.tasks.by_id[task], shard.journal.now())
 
 
-def test_ids_of_a_time_that_comes_again_are_not_given_twice(bench: Bench) -> None:
-    shard = bench.shard
+class Unread:
+    """A log that nobody may read any more."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def test_ids_of_a_time_that_comes_again_are_not_given_twice_and_no_log_is_read_for_them(
+    bench: Bench,
+) -> None:
+    def begun() -> NewIds:
+        """Begin as a process does, over what is in the log."""
+        ids = NewIds()
+        ids.join(bench.shard.journal, Archive(bench.shard.journal, Unread(), bench.host))  # type: ignore[arg-type]
+        ids.go_on_after(bench.log, bench.shard.state)
+        return ids
+
+    given: list[str] = []
+
+    def give(ids: NewIds) -> None:
+        task = ids.of_task(SubmitTask("ann", "echo", "pull"), None)
+        for each in (task, ids.of_batch("native"), ids.of_workflow(), ids.of_run()):
+            given.append(each[4:])
+            bench.shard.journal.record(submitted(each, executor="pull"))
+        bench.host.run()
+
+    ids = begun()
+    give(ids)
     set_clock(bench, HOUR_US)
-    task = bench.submit(ECHO)
-    bench.end(task)
-    bench.wait(3600)
-    bench.submit(ECHO)
-    assert shard.state.tasks.get(task) is None
-    assert not shard.ids.is_taken(task), "nobody draws ids of that time any more"
+    for _ in range(500):
+        give(ids)
     set_clock(bench, -2 * HOUR_US)
-    assert shard.ids.is_taken(task)
+    give(ids)
+    give(begun())
+    assert sorted(set(given)) == sorted(given)
+    assert min(given[-4:]) > max(given[:-4]), "a start goes on after what was given before it"
 
 
 def test_a_fault_in_the_middle_of_a_tick_loses_no_moment(

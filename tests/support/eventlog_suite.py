@@ -130,6 +130,18 @@ class EventLogSuite:
             assert log.read_task(odd, 10) == []
             assert not log.has_task(odd)
 
+    def test_the_last_of_the_ids_in_a_range_is_found(self, log: EventLog) -> None:
+        assert log.last_subject("a", "z") == ""
+        log.append(chained(records_of([submitted(t) for t in ("b1", "b7", "c", "b3")])), 0, 0)
+        assert [log.last_subject(*each) for each in (("b", "c"), ("b", "z"))] == ["b7", "c"]
+        assert [log.last_subject("b", end) for end in ("b7", "b10", "b1", "a")] == [
+            "b3",
+            "b1",
+            "",
+            "",
+        ]
+        assert log.last_subject("c1", "z") == ""
+
     # -- the index of failures
 
     def test_failures_are_found_newest_first_a_page_at_a_time(self, log: EventLog) -> None:
