@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AddItems(NamedTuple):
-    """Put these on a project's list, all or none; the reply is an `ItemAdded` for each."""
+    """Put these on a project's list, all or none; the reply is an `ItemAdded` for each.
+
+    With `is_one_key` they have the same idempotency key, which stands for all of them together.
+    """
 
     project: str
     requests: tuple[Request, ...]
@@ -28,6 +31,7 @@ class AddItems(NamedTuple):
     reply: Reply
     fetched: Fetched | None = None
     sees: Sees = sees_all
+    is_one_key: bool = False
 
 
 class ItemAdded(NamedTuple):

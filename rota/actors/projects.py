@@ -36,12 +36,11 @@ from rota.domain.project_lists import (
     decide_edit,
     decide_move,
     decide_removal,
-    keys_of,
     known,
-    known_item,
+    known_items,
     pending_item,
 )
-from rota.domain.project_parts import RUN_TIMEOUT
+from rota.domain.project_parts import RUN_TIMEOUT, Keyed
 from rota.domain.task import RUNNING
 
 if TYPE_CHECKING:
@@ -129,18 +128,23 @@ class ProjectsActor(CooperativeActor):
         now = self._journal.now()
         answers: list[pm.ItemAdded] = []
         fresh: dict[str, Request] = {}
-        keys = keys_of(project)
+        keys = dict(project.keys) if project is not None else {}
+        if message.is_one_key:
+            found = known_items(keys, message.requests[0], message.by)
+            if found:
+                return [pm.ItemAdded(item, known=True) for item in found]
         for request in message.requests:
             check_fits(request)
-            item = known_item(keys, request)
-            if item is not None:
-                answers.append(pm.ItemAdded(item, known=True))
+            found = [] if message.is_one_key else known_items(keys, request, message.by)
+            if found:
+                answers.append(pm.ItemAdded(found[0], known=True))
                 continue
             command = self._meant(request, now)
             item = self._ids.of_task(command, message.fetched, fresh)
             fresh[item] = request
-            if request.plan.idempotency is not None:
-                keys[request.agent, request.plan.idempotency] = (item, request.plan.digest)
+            key = request.plan.idempotency
+            if key is not None:
+                keys[message.by, key] = Keyed(request.plan.digest, {item: True})
             answers.append(pm.ItemAdded(item))
         room = state.projects.room(state.control.limits.project_items)
         events = decide_additions(

@@ -141,10 +141,6 @@ class Revivals:
         project = state.projects.get(name)
         room = state.projects.room(state.control.limits.project_items)
         request = request_of(task, event.params if event.edited else task.params)
-        for done in project.done if project is not None else ():
-            if done.task == task.id:
-                plan = request.plan._replace(idempotency=done.key, digest=done.digest)
-                request = request._replace(plan=plan)
         (back,) = decide_additions(project, name, [(task.id, request)], None, room)
         return decide_hold(project or Project(name, 0), task, back.request)
 

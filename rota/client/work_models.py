@@ -54,6 +54,7 @@ class AddedItems:
 
     project: str
     tasks: list[Item]
+    idempotent: bool = False
 
 
 @model

@@ -6,11 +6,14 @@ stranger can make grow here is bounded: projects, items of one and of all, and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from rota.domain import events as e
+from rota.domain.admission import check_same
+from rota.domain.project_parts import Keyed, weight_of_key
 from rota.domain.stored import write_request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
 
@@ -54,36 +57,19 @@ class Room(NamedTuple):
     items_max: int
 
 
-Keys = dict[tuple[str | None, str], tuple[str, str | None]]
-"""What the idempotency keys of agents stand for: the item, and the digest of what was asked."""
+Keys = Mapping[tuple[str, str], Keyed]
+"""What idempotency keys stand for, by whose they are and the key."""
 
 
-def keys_of(project: Project | None) -> Keys:
-    """Give the keys of what is on a list, runs or was done lately."""
-    if project is None:
-        return {}
-    held = [project.taken, *project.items] if project.taken is not None else project.items
-    keys: Keys = {}
-    for done in project.done:
-        if done.key is not None:
-            keys[done.agent, done.key] = (done.task, done.digest)
-    for item in held:
-        if item.key is not None:
-            keys[item.agent, item.key] = (item.id, item.digest)
-    return keys
-
-
-def known_item(keys: Keys, request: Request) -> str | None:
-    """Give the item that an idempotency key stands for. Raises Conflict if it is another's."""
+def known_items(keys: Keys, request: Request, by: str) -> list[str]:
+    """Give what an idempotency key stands for. Raises Unprocessable if it is another's."""
     key = request.plan.idempotency
-    found = keys.get((request.agent, key)) if key is not None else None
+    found = keys.get((by, key)) if key is not None else None
     if found is None:
-        return None
-    item_id, digest = found
-    if digest != request.plan.digest:
-        msg = f"idempotency key '{key}' was used for a different request"
-        raise Conflict(msg, code="idempotency_conflict", details={"idempotencyKey": key})
-    return item_id
+        return []
+    assert key is not None
+    check_same(key, request.plan.digest, found.digest)
+    return list(found.items)
 
 
 def decide_additions(
@@ -111,7 +97,9 @@ def decide_additions(
     if room.items + len(events) > ITEMS_MAX:
         msg = f"the lists of all projects have {ITEMS_MAX} tasks, which is the most"
         raise QueueFull(msg, code="projects_full", details={"max": ITEMS_MAX})
-    more = sum(len(orjson.dumps(event.request)) for event in events)
+    keys = [request.plan.idempotency for _, request in requests]
+    more = sum(weight_of_key(key) for key in keys if key is not None)
+    more += sum(len(orjson.dumps(event.request)) for event in events)
     _check_bytes(project, project_id, room, more)
     return events
 

@@ -35,6 +35,8 @@ RUNS_KEPT = 10
 """So many runs of a project are in memory, the last ones."""
 DONE_KEPT = 20
 """So many of the tasks that its runs have ended are shown with a project."""
+KEY_BYTES = 150
+"""About what the id of an item takes that is kept with an idempotency key."""
 ERROR_CHARS_KEPT = 300
 """So much of an error is kept with a run, and with what was done; the task has all of it."""
 
@@ -42,11 +44,11 @@ ERROR_CHARS_KEPT = 300
 class Item:
     """What is on a list: a request that becomes a task under the same id.
 
-    One that is `held` is a task already. The request is kept as it is written; its agent, its key
-    and that key's digest are at hand.
+    One that is `held` is a task already. The request is kept as it is written; its agent is at
+    hand.
     """
 
-    __slots__ = ("added_at", "agent", "by", "digest", "held", "id", "key", "request_json")
+    __slots__ = ("added_at", "agent", "by", "held", "id", "request_json")
 
     def __init__(
         self,
@@ -57,11 +59,8 @@ class Item:
         *,
         held: bool | None = None,
     ) -> None:
-        plan = request.get("plan") or {}
         self.id = item_id
         self.agent: str = request["agent"]
-        self.key: str | None = plan.get("idempotency")
-        self.digest: str | None = plan.get("digest")
         self.request_json = text_of(request)
         self.by = by
         self.added_at = added_at
@@ -216,20 +215,33 @@ class Done(NamedTuple):
     run: str
     ended_at: int
     error: str | None = None
-    key: str | None = None
-    digest: str | None = None
     agent: str | None = None
     action: str = ""
+
+
+class Keyed(NamedTuple):
+    """The items of one request under an idempotency key, in its order.
+
+    Each says whether it is on the list, runs, or is among what was done; the key is forgotten when
+    none is.
+    """
+
+    digest: str | None
+    items: dict[str, bool]
+
+    def weight(self, key: str) -> int:
+        return len(self.items) * weight_of_key(key)
 
 
 class Project:
     """An ordered list, its runs and what they come to.
 
     `taken` is the item that the run has selected and whose task has not ended; `bytes` counts it,
-    and what is on the list.
+    what is on the list, and the keys. `keys` are the idempotency keys of those who added items, by
+    their names and the key.
     """
 
-    __slots__ = ("bytes", "created_at", "done", "figures", "id", "items", "runs", "taken")
+    __slots__ = ("bytes", "created_at", "done", "figures", "id", "items", "keys", "runs", "taken")
 
     def __init__(self, project_id: str, created_at: int) -> None:
         self.id = project_id
@@ -240,6 +252,7 @@ class Project:
         self.runs: list[Run] = []
         self.done: list[Done] = []
         self.figures = Figures()
+        self.keys: dict[tuple[str, str], Keyed] = {}
 
     @property
     def run(self) -> Run | None:
@@ -253,6 +266,11 @@ class Project:
         """Give the place before an item, or the end."""
         places = (at for at, item in enumerate(self.items) if item.id == before)
         return next(places, len(self.items)) if before is not None else len(self.items)
+
+
+def weight_of_key(key: str) -> int:
+    """Give about how many bytes of memory a key takes for each item that it stands for."""
+    return KEY_BYTES + len(key)
 
 
 def cut(error: str | None) -> str | None:

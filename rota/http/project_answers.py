@@ -13,7 +13,7 @@ class ProjectTaskAdded(BaseModel):
     projectId: str
     taskId: str | None = None
     state: str | None = None
-    idempotent: bool | None = None
+    idempotent: bool | None = Field(None, description="the key stood for this already")
     tasks: list[dict[str, Any]] | None = None
 
 

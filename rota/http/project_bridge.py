@@ -33,12 +33,20 @@ class ProjectsBridge:
             known(None)
 
     async def add(
-        self, project: str, requests: tuple[Request, ...], before: str | None, by: str
+        self,
+        project: str,
+        requests: tuple[Request, ...],
+        before: str | None,
+        by: str,
+        *,
+        is_one_key: bool,
     ) -> list[pm.ItemAdded]:
         """Put tasks on a list, all or none. Raises a RequestError."""
         added: list[pm.ItemAdded] = await self._bridge.ask(
             self._actor,
-            lambda reply: pm.AddItems(project, requests, before, by, reply, sees=self._sees),
+            lambda reply: pm.AddItems(
+                project, requests, before, by, reply, sees=self._sees, is_one_key=is_one_key
+            ),
         )
         return added
 

@@ -90,6 +90,7 @@ class ItemsBody(NativeBody):
     tasks: list[ItemBody] = Field(min_length=1, max_length=BATCH_MAX, fail_fast=True)
     agentId: AgentId | None = Field(None, description="for the tasks that name none")
     before: TaskId | None = Field(None, description="the task that they go before; else the end")
+    idempotencyKey: Key | None = Field(None, description="a repeat answers with the same tasks")
 
 
 class AddBody(RootModel[ItemBody | ItemsBody | list[ItemBody]]):

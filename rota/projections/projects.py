@@ -19,9 +19,11 @@ from rota.domain.project_parts import (
     Done,
     Figures,
     Item,
+    Keyed,
     Project,
     Run,
     cut,
+    weight_of_key,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +77,37 @@ class Projects:
         was = event.item if event.held else event.replaces
         if was is not None:
             project.done = [each for each in project.done if each.task != was]
+        if not event.held:
+            self._keep_key(project, record)
+            return
+        for known in project.keys.values():
+            if item.id in known.items:
+                known.items[item.id] = True
+
+    def _keep_key(self, project: Project, record: Record[e.ProjectTaskAdded]) -> None:
+        """Let the idempotency key of a request stand for its item, beside the others of it."""
+        event = record.event
+        plan = event.request.get("plan") or {}
+        key, digest = plan.get("idempotency"), plan.get("digest")
+        if event.replaces is not None:
+            self._forget(project, event.replaces)
+        if key is None:
+            return
+        known = project.keys.get((record.by, key))
+        if known is None or known.digest != digest:
+            self._weigh(project, -known.weight(key) if known is not None else 0)
+            known = project.keys[record.by, key] = Keyed(digest, {})
+        known.items[event.item] = True
+        self._weigh(project, weight_of_key(key))
+
+    def _forget(self, project: Project, item_id: str) -> None:
+        """Forget the key of an item that is gone, once all are that it stands for."""
+        for (by, key), known in list(project.keys.items()):
+            if known.items.get(item_id):
+                known.items[item_id] = False
+                if not any(known.items.values()):
+                    del project.keys[by, key]
+                    self._weigh(project, -known.weight(key))
 
     def _leave_run(self, project: Project, item_id: str) -> None:
         """Let a run be without its task, which comes back to the list."""
@@ -103,11 +136,14 @@ class Projects:
         event = record.event
         project, at = self._place(event.project, event.item)
         self._drop(project, project.items.pop(at))
+        self._forget(project, event.item)
 
     def on_deleted(self, record: Record[e.ProjectDeleted]) -> None:
         project = self.by_id.pop(record.event.project)
         for item in project.items:
             self._drop(project, item)
+        for (_, key), known in project.keys.items():
+            self._weigh(project, -known.weight(key))
         for run in project.runs:
             del self.names[run.id]
 
@@ -120,9 +156,12 @@ class Projects:
         del self.names[item.id]
 
     def _count(self, project: Project, item: Item, by: int) -> None:
-        project.bytes += by * item.size
         self.items += by
-        self.bytes += by * item.size
+        self._weigh(project, by * item.size)
+
+    def _weigh(self, project: Project, more: int) -> None:
+        project.bytes += more
+        self.bytes += more
 
     # -- runs
 
@@ -199,14 +238,15 @@ class Projects:
             if item is not None:
                 project.items.remove(item)
         if item is not None:
-            done = done._replace(key=item.key, digest=item.digest)
             self._drop(project, item)
             project.done.append(done)
+            for each in project.done[:-DONE_KEPT]:
+                self._forget(project, each.task)
             del project.done[:-DONE_KEPT]
             return
         for at, each in enumerate(project.done):  # it lived again
             if each.task == task.id:
-                project.done[at] = done._replace(key=each.key, digest=each.digest)
+                project.done[at] = done
 
     def carry_over(self, by_us: int, now: int) -> None:
         """Tell all moments by a clock that was set by so much; nothing has been later than now."""
@@ -249,6 +289,10 @@ class Projects:
             held = [*project.items, *([project.taken] if project.taken is not None else [])]
             for item in held:
                 self._count(project, item, 1)
+            there = {item.id for item in held} | {done.task for done in project.done}
+            for (_, key), known in project.keys.items():
+                known.items.update((each, each in there) for each in known.items)
+                self._weigh(project, known.weight(key))
             self.names |= dict.fromkeys((item.id for item in held), project.id)
             self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
         self.waiting = {run: self.names[run] for run in data["waiting"]}
@@ -272,6 +316,7 @@ def _row(project: Project) -> list[Any]:
         [run.to_row() for run in project.runs],
         [list(each) for each in project.done],
         project.figures.to_row(),
+        [[*name, known.digest, list(known.items)] for name, known in project.keys.items()],
     ]
 
 
@@ -281,4 +326,6 @@ def _from_row(row: list[Any]) -> Project:
     project.runs = [Run.from_row(each) for each in row[3]]
     project.done = [Done(*each) for each in row[4]]
     project.figures = Figures.from_row(row[5])
+    for by, key, digest, items in row[6]:
+        project.keys[by, key] = Keyed(digest, dict.fromkeys(items, False))
     return project

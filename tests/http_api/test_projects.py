@@ -14,6 +14,7 @@ from support.tokens import Guarded
 
 from rota.config import BATCH_MAX
 from rota.domain import admission, project_lists
+from rota.domain.project_parts import DONE_KEPT
 from rota.http import watches
 from rota.http.project_models import MANY_MAX
 from rota.http.v1.projects import LIST_BYTES_MAX
@@ -145,18 +146,21 @@ def test_what_was_done_is_told_in_the_words_of_its_path(rota: Rota) -> None:
         assert (done["taskId"], done["action"], done["state"]) == (task, "echo", word)
 
 
-def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota) -> None:
+@pytest.mark.parametrize("base", ["/v1/projects", "/projects"])
+def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota, base: str) -> None:
     body = {**ECHO, "idempotencyKey": "once"}
-    first = rota.post("/v1/projects/p/tasks", body)
-    again = rota.post("/v1/projects/p/tasks", body)
+    first = rota.post(f"{base}/p/tasks", body)
+    again = rota.post(f"{base}/p/tasks", body)
     assert (first.status, again.status) == (201, 200)
     assert again.json == {**first.json, "idempotent": True}
-    other = rota.post("/v1/projects/p/tasks", {**body, "params": {"n": 1}})
-    assert (other.status, other.code) == (409, "idempotency_conflict")
-    assert rota.post("/v1/projects/q/tasks", body).status == 201
-    rota.post("/v1/projects/p/run")
-    until(lambda: not rota.get("/v1/projects/p/queue/status").json["isRunning"])
-    assert rota.post("/v1/projects/p/tasks", body).json["taskId"] == first.json["taskId"]
+    other = rota.post(f"{base}/p/tasks", {**body, "params": {"n": 1}})
+    assert other.status == 422
+    assert "different request" in other.json["message" if base == "/projects" else "error"]
+    assert rota.post(f"{base}/q/tasks", body).status == 201
+    rota.post(f"{base}/p/run")
+    until(lambda: not rota.get(f"{base}/p/queue/status").json["isRunning"])
+    done = "completed" if base == "/projects" else "succeeded"
+    assert rota.post(f"{base}/p/tasks", body).json == {**again.json, "state": done}
 
 
 def test_a_key_said_twice_in_one_request_stands_for_one_task(rota: Rota) -> None:
@@ -166,7 +170,48 @@ def test_a_key_said_twice_in_one_request_stands_for_one_task(rota: Rota) -> None
     assert "idempotent" in rows[1]
     other = {**keyed, "params": {"n": 1}}
     answer = rota.post("/v1/projects/q/tasks", {"tasks": [keyed, other]})
-    assert (answer.status, answer.code) == (409, "idempotency_conflict")
+    assert (answer.status, answer.code) == (422, "idempotency_conflict")
+
+
+@pytest.mark.parametrize("where", ["header", "body"])
+def test_one_key_stands_for_all_tasks_of_one_request(rota: Rota, where: str) -> None:
+    path, headers = "/v1/projects/p/tasks", {"Idempotency-Key": "k"} if where == "header" else {}
+    key = {"idempotencyKey": "k"} if where == "body" else {}
+
+    def ask(*tasks: dict[str, Any]) -> Any:
+        return rota.request("POST", path, {"tasks": [*tasks], **key}, headers=headers)
+
+    first = ask(ECHO, ECHO, {**ECHO, "params": {"n": 3}})
+    assert first.status == 201, first
+    ids = [row["taskId"] for row in first.json["tasks"]]
+    assert len(set(ids)) == 3, "alike ones are tasks of their own"
+    again = ask(ECHO, ECHO, {**ECHO, "params": {"n": 3}})
+    assert (again.status, again.json) == (200, {**first.json, "idempotent": True})
+    assert (ask(ECHO).status, ask(ECHO).code) == (422, "idempotency_conflict")
+    twice = ask({**ECHO, "idempotencyKey": "other"})
+    assert (twice.status, twice.json["details"]["field"]) == (400, "tasks.0.idempotencyKey")
+    rota.request("DELETE", f"{path}/{ids[2]}", {})
+    assert ended_run(rota, "p")["stopReason"] == "single_done"
+    rota.restart()
+    now = ask(ECHO, ECHO, {**ECHO, "params": {"n": 3}}).json["tasks"]
+    assert [row["state"] for row in now] == ["succeeded", "pending", "removed"]
+    assert [row["taskId"] for row in now] == ids
+
+
+def test_a_key_of_many_tasks_stands_for_those_that_the_list_has_forgotten(rota: Rota) -> None:
+    body = {"tasks": [ECHO] * (DONE_KEPT + 2), "idempotencyKey": "k"}
+    first = rota.post("/v1/projects/p/tasks", body).json["tasks"]
+    assert rota.post("/v1/projects/p/run", {"mode": "loop"}).status == 202
+    until(lambda: not rota.get("/v1/projects/p/queue/status").json["isRunning"])
+    now = rota.post("/v1/projects/p/tasks", body)
+    assert (now.status, now.json["tasks"]) == (
+        200,
+        [{**row, "state": "succeeded"} for row in first],
+    )
+    rota.post("/v1/projects/p/tasks", {"tasks": [ECHO] * DONE_KEPT})
+    assert rota.post("/v1/projects/p/run", {"mode": "loop"}).status == 202
+    until(lambda: not rota.get("/v1/projects/p/queue/status").json["isRunning"])
+    assert rota.post("/v1/projects/p/tasks", body).status == 201, "none of them is known any more"
 
 
 def ended_run(rota: Rota, project: str) -> dict[str, Any]:

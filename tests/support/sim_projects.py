@@ -374,6 +374,7 @@ class Lists:
         self._rng = rng = Random(f"projects {world.seed}")
         self._odds = rng.choice((0.0, 0.0, 0.03, 0.08))
         self.most = rng.choice((0, 1, 2))
+        self._keyed: dict[tuple[str, str], tuple[Request, ...]] = {}
         self.run_timeout_ms = rng.choice((0, 5000, 20_000))
 
     def act(self) -> None:
@@ -420,7 +421,15 @@ class Lists:
         rng = self._rng
         requests = tuple(self._request(name) for _ in range(rng.choice((1, 1, 3))))
         before = rng.choice((None, None, *items[:1]))
-        self._tell(pm.AddItems, "add", name, requests, before, subject="project_task_added")
+        key = rng.choice((None, None, "k1", "k2"))
+        if key is not None:
+            requests = self._keyed.setdefault((name, key), requests)
+            plans = [r.plan._replace(idempotency=key, digest=key) for r in requests]
+            requests = tuple(r._replace(plan=p) for r, p in zip(requests, plans, strict=True))
+        self._tell(
+            lambda *values: pm.AddItems(*values, is_one_key=key is not None),
+            "add", name, requests, before, subject="project_task_added",
+        )  # fmt: skip
 
     def _change(self, name: str, items: list[str]) -> None:
         rng, item = self._rng, self._rng.choice(items)
@@ -450,6 +459,8 @@ class Lists:
 
         def check(answer: Any) -> None:
             world.counts[f"project {kind}"] += 1
+            if kind == "add" and len(answer) != len(values[1]):
+                world.violated(f"{answer} does not answer for each of {values[1]}")
             for each in answer if isinstance(answer, list) else [answer]:
                 if subject:
                     world.acknowledged(
@@ -476,6 +487,13 @@ class Lists:
             return
         if [item.id for item in found.items] != project.items:
             self._world.violated(f"the list of {name} is not what was put on it")
+        there = {each.task for each in found.done} | set(project.items)
+        there |= {found.taken.id} if found.taken is not None else set()
+        for name_of_key, known in found.keys.items():
+            if known.items != {each: each in there for each in known.items} or there.isdisjoint(
+                known.items
+            ):
+                self._world.violated(f"the key {name_of_key} of {name} stands for {known.items}")
         figures = found.figures
         if (figures.starts, figures.reasons) != (project.starts, dict(project.reasons)):
             self._world.violated(f"the figures of {name} are not those of its history")

@@ -46,11 +46,25 @@ class ProjectCalls:
 
     @asks(AddedItems)
     def add_many_to_project(
-        self, project: str, tasks: Iterable[ItemBody], /, *, before: str | None = None
+        self,
+        project: str,
+        tasks: Iterable[ItemBody],
+        /,
+        *,
+        before: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Call:
-        """Put several tasks on a project's list, all of them or none."""
-        body = wire(said({"tasks": list(tasks), "before": before}))
-        return Call("POST", path_of("projects", project, "tasks"), body=body)
+        """Put several tasks on a project's list, all of them or none.
+
+        An idempotency_key for all of them is made for you, if `retries` is not 0 and none of them
+        has a key of its own.
+        """
+        items = list(tasks)
+        fields = {"tasks": items, "before": before, "idempotency_key": idempotency_key}
+        has_keys = any("idempotency_key" in each for each in items)
+        body = keyed_body(fields, 0 if has_keys else self.retries)
+        is_safe = "idempotencyKey" in body
+        return Call("POST", path_of("projects", project, "tasks"), body=body, is_safe=is_safe)
 
     @asks(ItemPage)
     def project_tasks(

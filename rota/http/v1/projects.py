@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
-from rota.errors import InvalidRequest, RequestError
+from rota.errors import InvalidRequest, NotFound, RequestError
 from rota.http.dialects import projects as dialect
 from rota.http.models import ReasonBody
 from rota.http.problems import HttpProblem, native_body
@@ -36,7 +36,7 @@ from rota.http.submissions import dedup_of, keyed, native_request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rota.actors.project_messages import Stopping
+    from rota.actors.project_messages import ItemAdded, Stopping
     from rota.domain.intake import Request
     from rota.domain.project_parts import Project
     from rota.http.call import Call
@@ -68,32 +68,78 @@ async def add(call: Call) -> Any:
             if item.before is not None:
                 raise _bad(f"tasks.{at}.before", "say it once, for all of them")
         pairs = list(zip(items, raw["tasks"], strict=True))
-        default = body.agentId or project
+        default, given = body.agentId or project, body.idempotencyKey
     else:
         one = call.validate(ItemBody, raw)
-        pairs, before, default = [(one, raw)], one.before, project
+        pairs, before, default, given = [(one, raw)], one.before, project, one.idempotencyKey
     requests = [
-        await _request(call, item, said, default, f"tasks.{at}." if is_many else "")
-        for at, (item, said) in enumerate(pairs)
+        await _request(call, item, default, f"tasks.{at}." if is_many else "")
+        for at, (item, _) in enumerate(pairs)
     ]
+    whole = keyed(call, requests[0], given, _told(raw)).plan
+    is_one_key = whole.idempotency is not None
+    for at, (item, said) in enumerate(pairs):
+        if is_one_key:
+            _check_no_key(item if is_many else None, at)
+            plan = requests[at].plan._replace(idempotency=whole.idempotency, digest=whole.digest)
+            requests[at] = requests[at]._replace(plan=plan)
+        elif item.idempotencyKey is not None:
+            requests[at] = keyed(call, requests[at], item.idempotencyKey, _told(said))
     call.caller.check_agents([project, *(request.agent for request in requests)])
-    added = await call.bridge.projects.add(project, tuple(requests), before, call.by)
-    rows: list[dict[str, Any]] = [
-        {"taskId": each.item, "state": "pending", **({"idempotent": True} if each.known else {})}
-        for each in added
-    ]
-    is_new = not all(each.known for each in added)
-    answer = {"projectId": project, "tasks": rows} if is_many else {"projectId": project, **rows[0]}
-    return call.json(answer, status=201 if is_new else 200)
+    added = await call.bridge.projects.add(
+        project, tuple(requests), before, call.by, is_one_key=is_one_key
+    )
+    states = await _states_now(call, project, [each.item for each in added if each.known])
+    rows = [_added_row(each, states, is_one_key=is_one_key) for each in added]
+    answer = {"projectId": project, **({"tasks": rows} if is_many else rows[0])}
+    is_known = all(each.known for each in added)
+    if is_known and is_one_key:
+        answer["idempotent"] = True
+    return call.json(answer, status=200 if is_known else 201)
 
 
-async def _request(call: Call, item: ItemBody, raw: Any, agent: str, at: str) -> Request:
+def _check_no_key(item: ItemBody | None, at: int) -> None:
+    if item is not None and item.idempotencyKey is not None:
+        raise _bad(f"tasks.{at}.idempotencyKey", "the whole request has a key")
+
+
+def _added_row(each: ItemAdded, states: dict[str, str], *, is_one_key: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"taskId": each.item, "state": states.get(each.item, "pending")}
+    return {**row, "idempotent": True} if each.known and not is_one_key else row
+
+
+async def _states_now(call: Call, project: str, items: list[str]) -> dict[str, str]:
+    """Give the states of items that were added before, in the words of their list."""
+    if not items:
+        return {}
+    words = dialect.STATES if call.dialect else {}
+
+    def show(found: Project) -> dict[str, str]:
+        states = {each.task: words.get(each.state, each.state) for each in found.done}
+        states |= {each.id: "pending" for each in found.items}
+        return states | ({found.taken.id: "in_progress"} if found.taken is not None else {})
+
+    states = await call.sight.projects.show(project, show)
+    for item in items:
+        if item not in states:
+            try:
+                state = await call.sight.show_task(item, lambda task: task.state.value)
+            except NotFound:
+                state = "removed"
+            states[item] = words.get(state, state)
+    return states
+
+
+def _told(raw: dict[str, Any]) -> dict[str, Any]:
+    """Give what a repeat under an idempotency key must say, too: all but the place."""
+    return {name: value for name, value in raw.items() if name != "before"}
+
+
+async def _request(call: Call, item: ItemBody, agent: str, at: str) -> Request:
     """Read an item, which stands in the field `at`. Raises InvalidRequest or CallbackRefused."""
     await call.check_callback(item.callbackUrl, f"{at}callbackUrl")
     request = native_request(item, item.agentId or agent, call.by)
-    request = request._replace(dedup=dedup_of(item.dedup))
-    said = {name: value for name, value in raw.items() if name != "before"}
-    return keyed(call, request, item.idempotencyKey, said)
+    return request._replace(dedup=dedup_of(item.dedup))
 
 
 async def list_tasks(call: Call) -> Any:
