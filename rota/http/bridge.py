@@ -100,12 +100,14 @@ class Bridge:
         """Give a task that can be changed. Raises NotFound or Conflict."""
         self.shard.check_open()
         sight = self.sight_for(by)
-        task = await sight.task(task_id)
-        if task.state in TERMINAL:
-            state = await sight.show_task(task_id, lambda task: task.state)
-            details = {"taskId": task.id, "state": state.value}
-            raise Conflict(f"task is already {state.value}", details=details)
-        return task
+
+        async def unended() -> Task:
+            task = await sight.task(task_id)
+            if task.state in TERMINAL:
+                raise _ended(task)
+            return task
+
+        return await sight.checked(unended)
 
     async def retry(self, task_id: str, by: str) -> str:
         """Give a failed task a new life. Raises NotFound or Conflict."""
@@ -191,10 +193,14 @@ class Bridge:
     ) -> None:
         """Add log lines or progress to a task. Raises NotFound or Conflict."""
         sight = self.sight_for(by)
-        task = await sight.task(task_id)
-        check_token(task, token)
-        if not sight.is_in_memory(task_id):
-            raise Conflict(f"task is already {task.state.value}", details={"taskId": task.id})
+
+        async def in_memory() -> None:
+            task = await sight.task(task_id)
+            check_token(task, token)
+            if not sight.is_in_memory(task_id):
+                raise _ended(task)
+
+        await sight.checked(in_memory)
         await self.ask(
             self.shard.pool,
             lambda reply: m.NoteTask(task_id, lines, level, progress, by, reply, token),
@@ -261,11 +267,17 @@ class Bridge:
         by: str,
     ) -> Heard:
         """Let a lease live on. Raises NotFound or Conflict."""
-        task = (await self.sight_for(by).leased([name]))[name]
-        if isinstance(task, RotaError):
-            raise task
-        if token != named_by(name)[1]:
-            raise stale(task, "the token is not this lease's")
+        sight = self.sight_for(by)
+
+        async def held() -> Task:
+            task = (await sight.leased([name]))[name]
+            if isinstance(task, RotaError):
+                raise task
+            if token != named_by(name)[1]:
+                raise stale(task, "the token is not this lease's")
+            return task
+
+        task = await sight.checked(held)
         heard: Heard = await self.ask(
             self.shard.leases,
             lambda reply: lm.ExtendLease(
@@ -325,3 +337,8 @@ class Bridge:
     @property
     def rules(self) -> Rules:
         return self.shard.rules_in_force
+
+
+def _ended(task: Task) -> Conflict:
+    state = task.state.value
+    return Conflict(f"task is already {state}", details={"taskId": task.id, "state": state})

@@ -13,6 +13,7 @@ is done, and the same again goes on: who is as asked for already is not meant.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.config import SEQ_MAX
@@ -142,7 +143,8 @@ async def retry_all(call: Call, body: RetryManyBody, meant: Filter) -> Done:
     with call.namespace.operations.one():
         while True:
             _check_wanted(call)
-            page = await call.sight.failed(at, SLICE_FAILURES)
+            look = partial(call.sight.failed, at, SLICE_FAILURES)
+            page = await (call.sight.gathered(look, lambda page: page) if body.dryRun else look())
             ids = [task.id for _, task in page if task is not None and _fits(task, body, meant)]
             if body.dryRun:
                 done = done.and_(len(ids), 0, {})

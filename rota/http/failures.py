@@ -8,6 +8,7 @@ bounded number of failures and gives a cursor to go on from, if need be with no 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
@@ -102,9 +103,12 @@ async def answer_failed(call: Call, view: View, name: str = "tasks") -> Any:
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=SEQ_MAX, low=1, high=SEQ_MAX)
     asked = Asked.by_query(call)
-    page = await failed_page(
-        call.sight, asked, lambda task: call.view(task, view), limit, at, is_whole=True
-    )
+
+    async def gather() -> FailedPage:
+        shown = partial(call.view, default=view)
+        return await failed_page(call.sight, asked, shown, limit, at, is_whole=True)
+
+    page = await call.sight.gathered(gather, lambda page: page)
     body: dict[str, Any] = {name: page.rows, "count": len(page.rows)}
     if page.cursor is not None:
         body["nextCursor"] = str(page.cursor)

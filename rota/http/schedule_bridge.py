@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.actors import schedule_messages as sm
-from rota.domain.schedule import found, no_such
 
 if TYPE_CHECKING:
     from rota.domain.events import ScheduleFired
@@ -24,13 +23,9 @@ class SchedulesBridge:
         self._bridge = bridge
         self._actor = bridge.shard.schedules
 
-    def of(self, name: str) -> Schedule:
+    async def of(self, name: str) -> Schedule:
         """Give a schedule of the caller's, as it is at this moment. Raises NotFound."""
-        schedules, sight = self._bridge.shard.state.schedules, self._bridge.sight
-        schedule = found(schedules.by_name, name)
-        if not all(map(sight.may_see, schedule.agents)):
-            raise no_such(name)
-        return schedule
+        return await self._bridge.sight.schedules.find(name)
 
     async def create(self, name: str, wanted: Definition, by: str, *, paused: bool) -> bool:
         """Make a schedule; True if it is there already. Raises a RequestError."""
@@ -41,21 +36,21 @@ class SchedulesBridge:
 
     async def change(self, name: str, changes: dict[str, Any], by: str) -> None:
         """Change a schedule. Raises a RequestError."""
-        self.of(name)
+        await self.of(name)
         await self._bridge.ask(
             self._actor, lambda reply: sm.ChangeSchedule(name, changes, by, reply)
         )
 
     async def steer(self, name: str, how: str, reason: str, by: str) -> None:
         """Pause, resume or delete a schedule. Raises NotFound."""
-        self.of(name)
+        await self.of(name)
         await self._bridge.ask(
             self._actor, lambda reply: sm.SteerSchedule(name, how, reason, by, reply)
         )
 
     async def run(self, name: str, by: str) -> ScheduleFired:
         """Have a schedule fire now; give what became of it. Raises NotFound."""
-        self.of(name)
+        await self.of(name)
         fired: ScheduleFired = await self._bridge.ask(
             self._actor, lambda reply: sm.RunSchedule(name, by, reply)
         )

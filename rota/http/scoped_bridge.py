@@ -7,6 +7,7 @@ that fills in its params. So whoever is limited cannot wait for what is not ther
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rota.domain.dependencies import REF
@@ -64,7 +65,8 @@ class ScopedBridge(Bridge):
                 if isinstance(each, str) and not each.startswith(REF) and each not in own:
                     await self._check_parent(each)
             if request.dedup is not None:
-                await self._check_dedup(request.by, request.dedup.key)
+                key = request.dedup.key
+                await self.sight.checked(partial(self._check_dedup, request.by, key))
 
     async def _check_parent(self, task_id: str) -> None:
         """Refuse to depend on what is another's, as if it were not there. Raises InvalidRequest."""

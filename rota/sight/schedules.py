@@ -45,6 +45,14 @@ class ScheduleSight:
             raise no_such(name)
         return schedule
 
+    async def find(self, name: str) -> Schedule:
+        """Give a schedule, as it is at this moment; not to be shown so. Raises NotFound."""
+
+        async def here() -> Schedule:
+            return self._find(name)
+
+        return await self._showing.checked(here)
+
     async def show(self, name: str, view: Callable[[Schedule], T]) -> T:
         """Show a schedule. Raises NotFound."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.actors.answer import Answer
 from rota.actors.failover import Phase
-from rota.errors import StorageUnavailable
+from rota.errors import RequestError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,14 +60,30 @@ class Showing:
         return True
 
     async def shown(self, gather: Callable[[], Awaitable[T]], show: Callable[[T], Shown]) -> Shown:
-        """Show what was gathered, in the turn of the loop in which that is done, when durable."""
+        """Show what was gathered, in the turn of the loop in which that is done, when durable.
+
+        A refusal, such as that there is no such thing, is one, too: it waits for the same.
+        """
         for _ in range(LOOKS_MAX):
             await self.readable()
             state = self._shard.state
-            found = await gather()
-            if self._shard.state is not state:
-                continue
-            shown = show(found)
+            refusal: RequestError | None = None
+            try:
+                found = await gather()
+                if self._shard.state is not state:
+                    continue
+                shown = show(found)
+            except RequestError as error:
+                refusal = error
             if await self.settled() and self._shard.state is state:
+                if refusal is not None:
+                    raise refusal
                 return shown
         raise StorageUnavailable("the log fails again and again", hint="try again later")
+
+    async def checked(self, check: Callable[[], Awaitable[T]]) -> T:
+        """Give what a check lets pass, at once; what it refuses, it refuses when durable."""
+        try:
+            return await check()
+        except RequestError:
+            return await self.shown(check, lambda found: found)

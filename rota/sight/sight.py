@@ -101,6 +101,10 @@ class Sight:
         """Show what takes several turns of the loop to gather, when all of it is durable."""
         return await self._showing.shown(gather, show)
 
+    async def checked(self, check: Callable[[], Awaitable[T]]) -> T:
+        """Give what a check before a decision lets pass; its refusal is shown when durable."""
+        return await self._showing.checked(check)
+
     # -- tasks and batches
 
     async def task(self, task_id: str) -> Task:
@@ -163,13 +167,19 @@ class Sight:
     async def why_none(self, wants: Wants) -> str | None:
         return await waiting.why_none(self._shard, self._showing, wants)
 
-    def workers(self, at: int, limit: int) -> tuple[list[WorkerRow], bool]:
+    async def workers(self, at: int, limit: int) -> tuple[list[WorkerRow], bool]:
         """Give the workers heard of last, from the `at`-th on, and whether there are more.
 
         What they hold is shown of agents that may be seen; a worker that holds, and came for,
         nothing of those is not.
         """
-        return workers_of(self._shard, self._may_see, at, limit)
+
+        async def here() -> None:
+            """Look at the present."""
+
+        return await self._showing.shown(
+            here, lambda _: workers_of(self._shard, self._may_see, at, limit)
+        )
 
     def may_serve(self, agent: str, action: str, requires: str) -> bool:
         """Whether a live worker takes tasks of this kind."""

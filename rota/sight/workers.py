@@ -1,6 +1,6 @@
 """The workers as they are at this moment: who was heard of, waits, and holds what.
 
-Nothing of it is a fact (`actors/workers.py`), so it is not held back until it is durable.
+Who was heard of is no fact (`actors/workers.py`). What a worker holds is: it is shown when durable.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.http_server import Rota, Servers, until
@@ -88,6 +88,89 @@ def test_a_list_shows_no_cancel_that_was_taken_back(serve: Servers, path: str, s
     assert [row.get("state") or row["status"] for row in rows] == [
         row.get("state") or row["status"] for row in shown
     ]
+    disk.mend()
+    until(lambda: rota.get("/health").json["status"] == "ok")
+
+
+class Doing(NamedTuple):
+    """What is under way, what is asked meanwhile, and what the answer is once it is taken back."""
+
+    path: str
+    body: Any
+    asked: tuple[str, str, Any]
+    status: int
+    shown: str = ""
+
+
+HELD = {"workerId": "w", "token": 1}
+SCHEDULE = {"name": "nightly", "cron": "0 3 * * *", "task": {"agentId": "ann", "action": "scan"}}
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        Doing("DELETE /v1/schedules/nightly", None, ("GET", "/v1/schedules/nightly", None), 200),
+        *(
+            Doing(
+                "DELETE /v1/schedules/nightly", None, (method, f"/v1/schedules/nightly{at}", b), 503
+            )
+            for method, at, b in [
+                ("PATCH", "", {"jitterMs": 1}),
+                ("DELETE", "", None),
+                *(("POST", at, None) for at in ("/pause", "/resume", "/run")),
+            ]
+        ),
+        Doing("POST /v1/leases", {"workerId": "w"}, ("GET", "/v1/workers", None), 200, '"count":0'),
+        Doing("DELETE /v1/projects/p", None, ("GET", "/v1/projects/p", None), 200),
+        Doing("POST /v1/tasks/LIVE/cancel", None, ("POST", "/v1/tasks/LIVE/cancel", None), 503),
+        Doing(
+            "POST /v1/tasks/LIVE/cancel",
+            None,
+            ("POST", "/v1/tasks/LIVE/logs", {"lines": ["hi"], "token": 1}),
+            409,
+            '"state":"ready"',
+        ),
+        Doing(
+            "POST /v1/tasks/LIVE/cancel",
+            None,
+            ("POST", "/v1/leases/lse_7_LIVE/heartbeat", HELD),
+            409,
+            '"state":"ready"',
+        ),
+        Doing("POST /v1/tasks/DEAD/retry", None, ("GET", "/v1/dead", None), 200, '"count":1'),
+        Doing(
+            "POST /v1/tasks/DEAD/retry",
+            None,
+            ("POST", "/v1/tasks/retry", {"all": True, "dryRun": True}),
+            200,
+            '"matched":1',
+        ),
+    ],
+)
+def test_no_answer_shows_what_was_taken_back(serve: Servers, doing: Doing) -> None:
+    rota = serve(CONFIG)
+    live, dead = rota.submit_native("ann", "scan"), rota.submit_native("ann", "fail")
+    rota.ended(dead)
+    assert rota.post("/v1/schedules", SCHEDULE).status == 201
+    assert rota.post("/v1/projects/p/tasks", {"action": "scan"}).status == 201
+
+    def named(path: str) -> str:
+        return path.replace("LIVE", live).replace("DEAD", dead)
+
+    disk = Disk(rota)
+    method, path = named(doing.path).split()
+    done, answers = in_thread(rota.request, method, path, doing.body)
+    until(lambda: waiting(rota), what="it waits for its commit")
+    before = waiting(rota)
+    method, path, body = doing.asked
+    look, looked = in_thread(rota.request, method, named(path), body)
+    until(lambda: looked or waiting(rota) > before, what="the question waits for it, too")
+    disk.fail()
+    done.join(30)
+    look.join(30)
+    assert answers[0].status in (200, 503)
+    assert looked[0].status == doing.status, looked[0]
+    assert doing.shown in looked[0].body.decode()
     disk.mend()
     until(lambda: rota.get("/health").json["status"] == "ok")
 

@@ -120,9 +120,10 @@ def _tells(answer: Answer, there: There) -> list[str]:
 def test_what_is_hidden_is_not_found_and_the_answer_is_that_for_what_never_was(
     rota: Rota, there: There, path: str
 ) -> None:
-    queries = ("", "?view=native", "?waitMs=50", "?at=1", f"?at={there.head}")
-    queries = queries if path == "/v1/tasks/{id}" else ("", "?waitMs=50")
-    for query in queries:
+    (known,) = {each.query for each in GETS if each.path == path}
+    values = ("view=native", "waitMs=50", "at=1", f"at={there.head}")
+    queries = [f"?{each}" for each in values if each.partition("=")[0] in known]
+    for query in ("", *queries):
         never = rota.get(path.replace("{id}", "tsk_never") + query)
         for each in (*there.hidden, *there.batches):
             answer = rota.get(path.replace("{id}", each) + query)

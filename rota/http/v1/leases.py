@@ -214,7 +214,7 @@ async def workers(call: Call) -> Any:
     """GET /v1/workers: those heard of last first."""
     limit = call.query_int("limit", default=PAGE_ROWS, low=1, high=PAGE_ROWS_MAX)
     at = call.query_int("cursor", default=0, low=0, high=1 << 31)
-    rows, is_more = call.sight.workers(at, limit)
+    rows, is_more = await call.sight.workers(at, limit)
     shown: list[orjson.Fragment] = []
     size = 0
     for row in rows:

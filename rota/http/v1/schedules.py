@@ -79,7 +79,7 @@ async def change(call: Call) -> Any:
     for field in given:
         if getattr(body, field) is None and field not in _MAY_GO:
             raise _bad(field, "must not be null")
-    was = call.bridge.schedules.of(name).definition
+    was = (await call.bridge.schedules.of(name)).definition
     changes = _said(body, given)
     if body.targets():
         changes["target"] = await _target(call, body)
@@ -210,7 +210,7 @@ async def pause(call: Call) -> Any:
 async def resume(call: Call) -> Any:
     """POST /v1/schedules/{name}/resume."""
     name = call.params["name"]
-    await _ask_calendar(call.bridge.schedules.of(name).definition, call.now())
+    await _ask_calendar((await call.bridge.schedules.of(name)).definition, call.now())
     await call.bridge.schedules.steer(name, "resume", "", call.by)
     return call.json(await _shown(call, name))
 
