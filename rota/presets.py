@@ -72,6 +72,7 @@ def _job(
 PRESETS: dict[str, dict[str, Any]] = {
     "pinchtab": {
         "scheduler": {
+            "strategy": "fair-fifo",
             "maxQueueSize": 1000,
             "maxPerAgent": 100,
             "maxInflight": 20,
@@ -81,7 +82,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
     "browseros": {
-        "scheduler": {"resultTTLSec": 30 * 24 * 3600},
+        "scheduler": {"strategy": "priority-fifo", "resultTTLSec": 30 * 24 * 3600},
         "browseros": {"maxConcurrent": 1, "timeoutMs": 120_000, "timeoutMsMax": 600_000},
     },
     "browsermanager": {
@@ -124,6 +125,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "projects": {"projects": {"maxConcurrent": 5}, "scheduler": {"workerCount": 5}},
     "automechanica": {
+        "scheduler": {"strategy": "priority-fifo"},
         "defaults": {"retry": AUTOMECHANICA_RETRY},
         "types": {"*": {"followUp": EMBEDDING_JOBS}},
     },

@@ -41,7 +41,7 @@ FOLLOW_PRIORITY_MAX = 1_000_000
 RETRY_ATTEMPTS_MAX = 100
 RETRY_MS_MAX = 24 * 3600 * 1000
 RETRY_ON_MAX = 50
-FOR_ALL = ("enabled", "strategy")
+FOR_ALL = ("enabled",)
 READ: ConfigDict = {
     "frozen": True,
     "extra": "forbid",
@@ -178,7 +178,7 @@ class SchedulerSettings(Section):
     """
 
     enabled: bool = True
-    strategy: Literal["fair-fifo"] = "fair-fifo"
+    strategy: Literal["fair-fifo", "priority-fifo"] = "fair-fifo"
     max_queue_size: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
     max_per_agent: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 10_000
     max_inflight: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 1000

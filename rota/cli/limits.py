@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient
 
 FIXED = ("enabled", "strategy", "startPaused")
-"""Settings of the scheduler that only a start puts in force."""
+"""Settings of the scheduler that are no number which may be set while it runs."""
 LIMITS = tuple(
     name.removeprefix("scheduler.")
     for name in MEANINGS

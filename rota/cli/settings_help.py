@@ -6,7 +6,7 @@ from rota.presets import PRESETS
 
 SECTIONS = {
     "server": "How the process listens and stores.",
-    "scheduler": "Limits; all but enabled, strategy and startPaused can be reloaded.",
+    "scheduler": "Limits; all but enabled and startPaused can be reloaded.",
     "webhooks": "How callbacks are delivered.",
     "executors": "Ways to run tasks, each at one address or by one command.",
     "types": "What tasks of one action get unless they say otherwise.",
@@ -37,7 +37,7 @@ MEANINGS = {
     "server.tls": "serve HTTPS with `cert` and `key`, two PEM files; SIGHUP has them read again",
     "server.onEvent": "functions that hear of every fact, as package.module:function",
     "scheduler.enabled": "take PinchTab's tasks; BrowserOS's are taken either way",
-    "scheduler.strategy": "whose turn it is between agents",
+    "scheduler.strategy": "fair-fifo between agents, or priority-fifo over all of them",
     "scheduler.maxQueueSize": "waiting tasks",
     "scheduler.maxPerAgent": "waiting tasks of one agent",
     "scheduler.maxInflight": "tasks in flight",

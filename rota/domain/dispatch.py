@@ -1,11 +1,11 @@
 """Whose turn it is: which agent, which of its lanes, which task gets the next slot.
 
 Fair between agents (domain/standing.py), by rank (priority, aged if priorities age) and age inside
-one, under every cap. Lanes stand at gates (domain/gates.py), one for each combination of shared
-limits; whoever asks for a task names what it takes, and the fairest of the gates that are open to
-it is first. `Turns` is derived state: it can be rebuilt at any time from the backlog and the slots,
-and decides nothing that those two do not say. A decision costs O(gates + log n), however much
-waits.
+one; or, with the strategy `priority-fifo`, by rank and age over all agents. Always under every cap.
+Lanes stand at gates (domain/gates.py), one for each combination of shared limits; whoever asks for
+a task names what it takes, and the fairest of the gates that are open to it is first. `Turns` is
+derived state: it can be rebuilt at any time from the backlog and the slots, and decides nothing
+that those two do not say. A decision costs O(gates + log n), however much waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.domain.caps import FLOW, KEY, Caps
 from rota.domain.commands import PULL, PUSH_LIMIT
 from rota.domain.gates import Gate, Hall, Turn
 from rota.domain.preemption import Urgent
-from rota.domain.standing import News, Standings
+from rota.domain.standing import BY_PRIORITY, News, Standings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -65,7 +65,8 @@ class Turns:
         self.limits = limits
         self._orders = orders
         self._caps = Caps(limits, slots, paused, paused_types, paused_flows)
-        self._hall = Hall(orders, self._caps, Standings(orders, slots), News())
+        standings, by_priority = Standings(orders, slots), limits.strategy == BY_PRIORITY
+        self._hall = Hall(orders, self._caps, standings, News(), by_priority)
         self._views = {(PUSH, False): View(self._hall, by_type=False)}
         self.urgent = Urgent(orders, self._caps)
         for agent, order in orders.items():
@@ -137,14 +138,10 @@ class Turns:
         return min((turn for gate in gates if (turn := gate.first()) is not None), default=None)
 
     def _first_of(self, agents: Iterable[str], gates: list[Gate]) -> Turn | None:
-        """Ask these agents alone, fairest first."""
-        places = map(self._hall.standings.of, agents)
-        for _, _, agent in sorted(place for place in places if place is not None):
-            if not self._caps.holds_agent(agent):
-                found = [turn for gate in gates if (turn := gate.first_of(agent)) is not None]
-                if found:
-                    return min(found)
-        return None
+        """Ask these agents alone."""
+        free = [agent for agent in agents if not self._caps.holds_agent(agent)]
+        turns = (gate.first_of(agent) for agent in free for gate in gates)
+        return min((turn for turn in turns if turn is not None), default=None)
 
     def why_held(self, agent: str, lane: Lane) -> str | None:
         """Say which limit or pause keeps such tasks from a slot; None if none does."""

@@ -1,5 +1,9 @@
 """A gate: lanes that the same shared limits hold back, agent by agent, fairest first.
 
+Who is fairest is a matter of the strategy (domain/standing.py): by priority, an agent stands at a
+gate where the best of the lanes stands that it has there to look at, and in the line for a limit
+where the best stands of those set aside for it.
+
 Shared limits (push attempts, a type, browsers) are few; keys and batches are as many as clients
 like. So a full shared limit shuts its gates, which costs nothing until they are looked at again;
 and inside a gate a lane whose key or batch is found full as its turn comes is set aside, and its
@@ -10,6 +14,7 @@ agents: neither is ever gone through.
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,13 +47,14 @@ class Turn(NamedTuple):
 class Hall(NamedTuple):
     """What all gates go by: the order of each agent, the limits, who stands where.
 
-    `freed` tells of keys and batches that a slot was given back of.
+    `freed` tells of keys and batches that a slot was given back of. `by_priority` is the strategy.
     """
 
     orders: Mapping[str, AgentOrder]
     caps: Caps
     standings: Standings
     freed: News
+    by_priority: bool = False
 
 
 class AgentLanes:
@@ -76,9 +82,30 @@ class Gate:
         self._hall = hall
         self._heard = hall.freed.told
         self._lanes: dict[str, AgentLanes] = {}
-        self._open = Line(hall.standings)  # agents with lanes to look at
+        self._open = self._line("")  # agents with lanes to look at
         self._blocked: dict[str, Line] = {}  # agents with lanes set aside, by what is full
         self._roomy: dict[str, None] = {}  # the limits of these that had a slot freed
+
+    def _line(self, limit: str) -> Line:
+        """Make the line of agents with lanes to look at, or with lanes aside for a limit."""
+        standings = self._hall.standings
+        of = partial(self._standing, limit) if self._hall.by_priority else standings.of
+        return Line(standings.better, of)
+
+    def _standing(self, limit: str, agent: str) -> Standing | None:
+        """Say where an agent stands in such a line by priority: where its best place is."""
+        lanes = self._lanes.get(agent)
+        places = lanes.aside.get(limit) if lanes is not None and limit else lanes and lanes.heap
+        if not places or not self._trim(agent, places):
+            return None
+        return places[0][0], places[0][1], agent
+
+    def _join(self, line: Line, agent: str) -> None:
+        """Let an agent stand in a line; by priority, where its best place is by now."""
+        if self._hall.by_priority and agent in line.agents:
+            line.put(agent)
+        else:
+            line.join(agent)
 
     @property
     def is_empty(self) -> bool:
@@ -97,7 +124,7 @@ class Gate:
             lanes = self._lanes[agent] = AgentLanes()
         # Also if the lane was set aside: whether its limit is still full shows when it comes up.
         self._push(agent, lanes.heap, (head.rank, head.created_seq, lane))
-        self._open.join(agent)
+        self._join(self._open, agent)
 
     def first(self) -> Turn | None:
         """Find the best task of the fairest agent; that the gate is open was looked at before.
@@ -112,17 +139,16 @@ class Gate:
             agent = standing[2]
             if self._hall.caps.holds_agent(agent):
                 self._open.rest()  # the end of a task of it, or its resumption, is news
-            elif (task := self._best_of(agent)) is not None:
-                return Turn(standing, task.rank, task.created_seq, task)
-            else:
+            elif (task := self._best_of(agent)) is None:
                 self._open.leave(agent)
+            elif not self._hall.by_priority or task.created_seq == standing[1]:
+                return Turn(standing, task.rank, task.created_seq, task)
         return None
 
     def first_of(self, agent: str) -> Turn | None:
         """Find the best task of this agent, who is not held."""
         lanes = self._lanes.get(agent)
-        standing = self._hall.standings.of(agent)
-        if lanes is None or standing is None:
+        if lanes is None:
             return None
         self._hear()
         if len(self._roomy) < len(lanes.aside):
@@ -134,9 +160,13 @@ class Gate:
                 for place in lanes.aside[limit]:
                     heappush(lanes.heap, place)
                 self._clear_aside(agent, lanes, limit)
-                self._open.join(agent)
+                self._join(self._open, agent)
         task = self._best_of(agent)
-        return Turn(standing, task.rank, task.created_seq, task) if task is not None else None
+        if task is None:
+            return None
+        best = (task.rank, task.created_seq, agent)
+        standing = best if self._hall.by_priority else self._hall.standings.of(agent)
+        return Turn(standing, task.rank, task.created_seq, task) if standing is not None else None
 
     def _best_of(self, agent: str) -> Task | None:
         """Find the agent's best task, setting lanes aside whose key or batch is full."""
@@ -182,8 +212,8 @@ class Gate:
     def _set_aside(self, agent: str, lanes: AgentLanes, limit: str, place: Place) -> None:
         self._push(agent, lanes.aside.setdefault(limit, []), place)
         if limit not in self._blocked:
-            self._blocked[limit] = Line(self._hall.standings)
-        self._blocked[limit].join(agent)
+            self._blocked[limit] = self._line(limit)
+        self._join(self._blocked[limit], agent)
 
     def _hear(self) -> None:
         """Take note of the limits that a slot was given back of."""
@@ -222,7 +252,7 @@ class Gate:
         if self._task_of(agent, place) is None:
             return False
         heappush(lanes.heap, place)
-        self._open.join(agent)
+        self._join(self._open, agent)
         return self._full_own(place[2]) is None and not self._hall.caps.holds_agent(agent)
 
     def _clear_aside(self, agent: str, lanes: AgentLanes, limit: str) -> None:

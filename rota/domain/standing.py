@@ -1,7 +1,8 @@
 """How agents stand to each other, and lines of agents in which the fairest is first.
 
-The strategy is fair-fifo: the agent with the fewest tasks in flight goes first, and between equals
-the one that has waited longest for a turn. `Standings.of` is the one place that says so.
+The strategy says who that is. With `fair-fifo` the agent with the fewest tasks in flight goes
+first, and between equals the one that has waited longest for a turn (`Standings.of`). With
+`priority-fifo` it is the agent that has the best task there, by rank and age (`Gate` says which).
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rota.domain.caps import SlotCounts
     from rota.domain.ordering import AgentOrder
 
 Standing = tuple[int, int, str]
-"""(tasks in flight, waiting since, agent): the smallest is the fairest."""
+"""(tasks in flight, waiting since, agent): the smallest is the fairest.
 
+By priority it is (rank, created seq, agent) of the agent's best task.
+"""
+
+BY_PRIORITY = "priority-fifo"
+"""The strategy by priority and age over all agents; any other is fair between agents."""
 NEWS_KEPT = 1024
 _SLACK = 64
 
@@ -77,31 +83,33 @@ class Line:
     know in which lines an agent is, and an agent may be in ten thousand.
     """
 
-    __slots__ = ("_heap", "_heard", "_standings", "agents")
+    __slots__ = ("_better", "_heap", "_heard", "_of", "agents")
 
-    def __init__(self, standings: Standings) -> None:
-        self._standings = standings
-        self._heard = standings.better.told
+    def __init__(self, better: News, of: Callable[[str], Standing | None]) -> None:
+        """Begin empty; `of` says where an agent stands, `better` names who stands better now."""
+        self._better = better
+        self._of = of
+        self._heard = better.told
         self._heap: list[Standing] = []
         self.agents: set[str] = set()
 
     def join(self, agent: str) -> None:
         if agent not in self.agents:
             self.agents.add(agent)
-            self._put(agent)
+            self.put(agent)
 
     def leave(self, agent: str) -> None:
         """Take an agent out; its place is cleared when it comes to the top."""
         self.agents.discard(agent)
 
     def first(self) -> Standing | None:
-        if self._heard != self._standings.better.told:
+        if self._heard != self._better.told:
             self._hear()
         heap = self._heap
         while heap:
             place = heap[0]
             agent = place[2]
-            now = self._standings.of(agent) if agent in self.agents else None
+            now = self._of(agent) if agent in self.agents else None
             if now == place:
                 return place
             if now is not None:
@@ -116,24 +124,24 @@ class Line:
         heappop(self._heap)
 
     def _hear(self) -> None:
-        better = self._standings.better
-        missed = better.since(self._heard)
-        self._heard = better.told
+        missed = self._better.since(self._heard)
+        self._heard = self._better.told
         if missed is None or len(missed) > len(self.agents):
             self._rebuild()
             return
         for agent in missed:
             if agent in self.agents:
-                self._put(agent)
+                self.put(agent)
 
-    def _put(self, agent: str) -> None:
-        place = self._standings.of(agent)
+    def put(self, agent: str) -> None:
+        """Let an agent that is in line have the place where it stands now."""
+        place = self._of(agent)
         if place is not None:
             heappush(self._heap, place)
         if len(self._heap) > 2 * len(self.agents) + _SLACK:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        places = map(self._standings.of, self.agents)
+        places = map(self._of, self.agents)
         self._heap = [place for place in places if place is not None]
         heapify(self._heap)

@@ -251,6 +251,19 @@ def test_lower_numbers_go_first(serve: Servers) -> None:
     assert order == [ids[3], ids[1], ids[2], ids[0]]
 
 
+def test_a_critical_task_goes_before_the_background_work_of_all_agents(serve: Servers) -> None:
+    rota = serve(preset(scheduler={"maxInflight": 2}))
+    rota.post("/v1/scheduler/pause")
+    agents = ("AnalyticsAgent", "SeoAgent")
+    low = [created(rota, task_type="echo", agent_name=a, priority=3)["id"] for a in agents * 2]
+    high = [created(rota, task_type="echo", priority=0)["id"] for _ in range(3)]
+    rota.post("/v1/scheduler/resume")
+    for task_id in (*low, *high):
+        when(rota, task_id, "completed")
+    order = [e["task"] for e in rota.events(kind="task_assigned") if e["task"] in (*low, *high)]
+    assert order == [*high, *low]
+
+
 # -- 8. Dead Letter Queue -------------------------------------------------------------------------
 
 

@@ -93,6 +93,13 @@ def test_a_lease_has_its_owner_and_thirty_seconds(rota: Rota) -> None:
     assert held_us == 30_000_000
 
 
+def test_the_most_urgent_row_of_all_agents_is_leased_first_then_the_oldest(rota: Rota) -> None:
+    asked = (("AnalyticsAgent", 3), ("SeoAgent", 2), ("FitmentAgent", 2), ("FitmentAgent", 0))
+    low, older, younger, critical = (created(rota, agent_name=a, priority=n) for a, n in asked)
+    found = [leased(rota)[0]["taskId"] for _ in asked]
+    assert found == [critical, older, younger, low]
+
+
 def test_a_heartbeat_extends_the_lease(rota: Rota) -> None:
     task_id = created(rota)
     (lease,) = leased(rota)

@@ -192,6 +192,50 @@ def test_tasks_that_wait_for_a_worker_get_no_push_slot() -> None:
     assert bench.assign() is None
 
 
+# -- priority over all agents
+
+
+def test_by_priority_anothers_background_work_does_not_keep_a_critical_task_out() -> None:
+    for strategy in ("fair-fifo", "priority-fifo"):
+        bench = Bench(Limits(inflight=2, strategy=strategy))
+        running = [bench.submit(agent, ECHO, 3) for agent in ("ann", "bob")]
+        assert bench.assign_all() == running
+        waiting = bench.submit("ann", ECHO, 3)
+        mine = bench.submit("cyd", ECHO, 0)
+        bench.complete(running[1])
+        assert bench.assign_all() == [mine]
+        critical = bench.submit("cyd", ECHO, 0)
+        bench.complete(running[0])
+        assert bench.assign_all() == [critical if strategy == "priority-fifo" else waiting]
+
+
+def test_by_priority_the_oldest_of_all_agents_goes_first_among_equals_under_the_same_caps() -> None:
+    bench = Bench(Limits(inflight=3, inflight_per_agent=2, strategy="priority-fifo"))
+    ann = [bench.submit("ann", ECHO) for _ in range(4)]
+    bob = bench.submit("bob", ECHO)
+    assert bench.assign_all() == [*ann[:2], bob]
+    bench.complete(bob)
+    late = bench.submit("bob", ECHO)
+    assert bench.assign_all() == [late]
+    bench.complete(ann[0])
+    assert bench.assign_all() == [ann[2]]
+
+
+def test_another_strategy_holds_from_the_moment_it_is_put_in_force() -> None:
+    bench = Bench(Limits(inflight=1))
+    first = bench.submit("ann", ECHO)
+    assert bench.assign_all() == [first]
+    late = bench.submit("ann", ECHO, 0)
+    fair = bench.submit("bob", ECHO, 3)
+    bench.change(Limits(inflight=1, strategy="priority-fifo"))
+    bench.complete(first)
+    assert bench.assign_all() == [late]
+    bench.submit("ann", ECHO, 0)
+    bench.change(Limits(inflight=1))
+    bench.complete(late)
+    assert bench.assign_all() == [fair]
+
+
 # -- keys, batches, types
 
 

@@ -11,8 +11,10 @@ from support.turns_bench import ANYTHING, ECHO, HELD, LANES, LENT, PULLED, Bench
 from rota.domain import ordering
 from rota.domain.commands import PULL, Limits
 from rota.domain.dispatch import PUSHER, Consumer
-from rota.domain.standing import Standings
+from rota.domain.standing import BY_PRIORITY, Standings
 from rota.domain.task import lane_of
+
+STRATEGIES = ("fair-fifo", "priority-fifo")
 
 
 def test_the_keys_that_an_agent_waits_for_do_not_make_a_dispatch_dearer(
@@ -59,9 +61,11 @@ def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return count
 
 
-def roomy(push: int = 10**6) -> Bench:
+def roomy(strategy: str = "fair-fifo") -> Bench:
     """Make a bench whose shared limits hold nobody back."""
-    return Bench(Limits(inflight=10**6, inflight_per_agent=10**6, push=push))
+    most = 10**6
+    limits = Limits(inflight=most, inflight_per_agent=most, push=most, strategy=strategy)
+    return Bench(limits)
 
 
 def serve_all(bench: Bench, consumer: Consumer = PUSHER) -> list[str]:
@@ -72,14 +76,15 @@ def serve_all(bench: Bench, consumer: Consumer = PUSHER) -> list[str]:
     return given_to
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("side", ["builtin", PULL])
 def test_a_key_that_many_agents_want_costs_each_turn_the_same(
-    side: str, monkeypatch: pytest.MonkeyPatch
+    side: str, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, cost = looks_of(monkeypatch), {}
     consumer = ANYTHING if side == PULL else PUSHER
     for agents in (10, 2000):
-        bench = roomy()
+        bench = roomy(strategy)
         lane = lane_of(side, "echo", "shop")
         names = [bench.submit(f"agent-{n}", lane) for n in range(agents)]
         assert serve_all(bench, consumer) == names[:1]
@@ -91,14 +96,15 @@ def test_a_key_that_many_agents_want_costs_each_turn_the_same(
     assert cost[2000] <= cost[10] + 20, cost
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("side", ["builtin", PULL])
 def test_a_freed_key_among_many_full_ones_costs_the_same(
-    side: str, monkeypatch: pytest.MonkeyPatch
+    side: str, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, cost = looks_of(monkeypatch), {}
     consumer = ANYTHING if side == PULL else PUSHER
     for keys in (10, 2000):
-        bench = roomy()
+        bench = roomy(strategy)
         lanes = [lane_of(side, "echo", f"key-{n}") for n in range(keys)]
         first = [bench.submit("ann", lane) for lane in lanes]
         second = [bench.submit("ann", lane) for lane in lanes]
@@ -121,27 +127,55 @@ def test_a_freed_key_among_many_full_ones_costs_the_same(
     ],
     ids=["anything", "types", "agents", "both"],
 )
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_a_worker_does_not_take_costs_it_nothing(
-    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+    strategy: str, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither with many types, nor with many agents, nor with full keys among them."""
     looks, cost = looks_of(monkeypatch), {}
     for count in (10, 1000):
-        bench = roomy()
+        bench = roomy(strategy)
         for n in range(count):
             bench.submit(f"agent-{n}", lane_of(PULL, f"type-{n}"), 3)
             bench.submit(f"agent-{n}", lane_of(PULL, f"type-{n}", "shop"))
         assert bench.turns.next(consumer) is not None  # the first who comes has it laid out
-        looks[0] = 0
-        assert len([task for _ in range(2) if (task := bench.turns.next(consumer))]) == 2
-        given_to = bench.turns.next(consumer)
-        assert given_to is not None
-        bench.give(given_to)
-        assert bench.turns.next(consumer) is not None
-        bench.complete(given_to.id)
-        assert bench.turns.next(consumer) is not None
+        for _ in range(2):  # by priority the first round sets aside what the key holds back
+            looks[0] = 0
+            assert len([task for _ in range(2) if (task := bench.turns.next(consumer))]) == 2
+            given_to = bench.turns.next(consumer)
+            assert given_to is not None
+            bench.give(given_to)
+            assert bench.turns.next(consumer) is not None
+            bench.complete(given_to.id)
+            assert bench.turns.next(consumer) is not None
         cost[count] = looks[0]
     assert cost[1000] <= cost[10] + 5, cost
+
+
+@pytest.mark.parametrize("side", ["builtin", PULL])
+def test_a_turn_by_priority_among_many_agents_costs_the_same(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether an agent that stands first is held, or one behind it comes to have the best task."""
+    looks, cost = looks_of(monkeypatch), {}
+    consumer = ANYTHING if side == PULL else PUSHER
+    for agents in (10, 2000):
+        bench = Bench(
+            Limits(inflight=10**6, inflight_per_agent=1, push=10**6, strategy=BY_PRIORITY)
+        )
+        lane = lane_of(side, "echo")
+        first = [bench.submit(f"agent-{n}", lane) for n in range(agents)]
+        second = [bench.submit(f"agent-{n}", lane, 1) for n in range(agents)]
+        assert serve_all(bench, consumer) == second
+        looks[0] = 0
+        for n in range(10):
+            urgent = bench.submit(f"agent-{n}", lane, 0)
+            bench.complete(second[n])
+            assert serve_all(bench, consumer) == [urgent]
+            bench.complete(urgent)
+            assert serve_all(bench, consumer) == [first[n]]
+        cost[agents] = looks[0]
+    assert cost[2000] <= cost[10] + 20, cost
 
 
 def test_what_no_worker_has_come_for_is_not_laid_out() -> None:

@@ -179,6 +179,35 @@ def test_a_reload_is_recorded_with_who_and_what(serve: Servers) -> None:
     assert (event["by"], event["data"]["changed"]) == ("ops", ["maxInflight"])
 
 
+def test_another_strategy_holds_from_a_reload_on_and_over_a_restart(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxInflight": 1}})
+
+    def order() -> list[str]:
+        """Tell in which order three tasks get the only slot."""
+        rota.post("/v1/scheduler/pause")
+        asked = (("ann", 3), ("bob", 3), ("bob", 0))
+        names = {rota.submit_native(a, priority=n): f"{a} {n}" for a, n in asked}
+        rota.post("/v1/scheduler/resume")
+        for name in names:
+            until(lambda name=name: rota.get(f"/v1/tasks/{name}").json["state"] == "succeeded")
+        given = [event["task"] for event in rota.events(kind="task_assigned")]
+        return [names[task] for task in given if task in names]
+
+    assert order() == ["ann 3", "bob 0", "bob 3"]
+    answer = rota.post("/v1/config/reload", {"scheduler": {"strategy": "priority-fifo"}})
+    assert (answer.status, answer.json["changed"]) == (200, ["strategy"])
+    assert order() == ["bob 0", "ann 3", "bob 3"]
+    (event,) = rota.events(kind="config_changed")
+    assert event["data"]["settings"]["strategy"] == "priority-fifo"
+    rota.post("/v1/config/reload", {"scheduler": {"strategy": "fair-fifo"}})
+    assert order() == ["ann 3", "bob 0", "bob 3"]
+    rota.config = {"scheduler": {"maxInflight": 1, "strategy": "priority-fifo"}}
+    rota.restart()
+    assert order() == ["bob 0", "ann 3", "bob 3"]
+    refused = rota.post("/v1/config/reload", {"scheduler": {"strategy": "lifo"}})
+    assert (refused.status, "strategy" in refused.json["error"]) == (400, True)
+
+
 def test_the_shown_configuration_is_the_one_in_force(serve: Servers) -> None:
     rota = serve()
     rota.post("/v1/config/reload", {"scheduler": {"enabled": False}})

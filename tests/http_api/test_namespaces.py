@@ -232,6 +232,15 @@ def test_limits_are_of_one_and_may_be_changed_for_one(serve: Servers) -> None:
     assert first.get("/v1/config").json["scheduler"]["maxQueueSize"] == 3
 
 
+def test_each_may_have_a_strategy_of_its_own(serve: Servers) -> None:
+    rota = serve({"namespaces": {"team-a": {"scheduler": {"strategy": "priority-fifo"}}}})
+    names = [
+        In(rota, each).get("/v1/config").json["scheduler"]["strategy"]
+        for each in ("default", "team-a")
+    ]
+    assert names == ["fair-fifo", "priority-fifo"]
+
+
 def test_a_stream_gets_the_events_of_its_own(rota: Rota, both: tuple[In, In]) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", rota.port, timeout=10)
     connection.request("GET", "/v1/events/stream?namespace=team-a&kind=task_submitted")

@@ -17,8 +17,8 @@ from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
 from rota.actors.snapshotter import Snapshotter
 from rota.actors.timer import TimerActor
+from rota.domain import dispatch, receivers
 from rota.domain import events as e
-from rota.domain import receivers
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel, decide_expiry, decide_result
 from rota.domain.caps import Caps
@@ -252,6 +252,10 @@ def callbacks_flood_a_host(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(receivers.Receivers, "__init__", generous)
 
 
+def another_strategy_is_not_heeded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(dispatch, "BY_PRIORITY", "fair-fifo")
+
+
 BUGS: list[Plant] = [
     effects_run_before_commit,
     answers_go_out_before_commit,
@@ -274,6 +278,7 @@ BUGS: list[Plant] = [
     a_type_has_no_cap,
     a_freed_slot_is_not_told,
     an_agents_turn_is_never_renewed,
+    another_strategy_is_not_heeded,
     a_delivery_is_never_closed,
     a_failed_try_is_not_repeated,
     retention_goes_by_something_else_than_the_record,

@@ -15,7 +15,7 @@ from rota.domain.attempts import decide_assignment
 from rota.domain.commands import PULL, Limits
 from rota.domain.dispatch import Turns
 from rota.domain.lending import Lending, Waiter
-from rota.domain.task import READY, SCHEDULED, Lane, Task, lane_of
+from rota.domain.task import SCHEDULED, Lane, Task, lane_of
 from rota.domain.wants import Filter, Wants
 
 if TYPE_CHECKING:
@@ -183,33 +183,16 @@ class LendingBench(Bench):
     # -- the reference
 
     def expected(self) -> Task | None:
-        """Fewest in flight, then longest waiting; inside, best rank, then oldest: of all there is."""
-        state, limits = self.state, self.state.control.limits
-        flying = [task for task in state.tasks if task.holds]
-        if len(flying) >= limits.inflight:
-            return None
+        """Find the fairest of all that rota runs or that anybody who is here takes."""
         here = [waiter.wants for waiter in self.line.all()]
 
         def may_have(task: Task) -> bool:
-            mine = sum(other.agent == task.agent for other in flying)
             return (
-                task.state is READY
-                and (
-                    task.executor != PULL
-                    or (task.lane[2] not in self.barred and any(w.takes(task) for w in here))
-                )
-                and task.agent not in state.control.paused
-                and mine < limits.inflight_per_agent
-                and all(taken < cap for taken, cap in self.counts_of(task).values())
-            )
+                task.executor != PULL
+                or (task.lane[2] not in self.barred and any(w.takes(task) for w in here))
+            ) and all(taken < cap for taken, cap in self.counts_of(task).values())
 
-        def turn(task: Task) -> tuple[int, int, int, int]:
-            aging = limits.aging_ms * 1000
-            rank = task.priority * aging + task.created_at if aging else task.priority
-            mine = sum(other.agent == task.agent for other in flying)
-            return (mine, state.backlog.orders[task.agent].since, rank, task.created_seq)
-
-        return min(filter(may_have, list(state.tasks)), key=turn, default=None)
+        return self.fairest(may_have)
 
 
 class PatientBench(LendingBench):

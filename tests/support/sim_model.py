@@ -257,7 +257,7 @@ class Model:
         return full
 
     def rank(self, task: ModelTask) -> tuple[int, int]:
-        """Give its place inside its agent: priority, or with aging its moment; then age."""
+        """Give its place among others: priority, or with aging its moment; then age."""
         aging_us = self.limits.aging_ms * 1000
         rank = task.priority * aging_us + task.created_at if aging_us else task.priority
         return (rank, task.created_seq)
@@ -270,14 +270,15 @@ class Model:
             return None
         taken = self.taken()
         lanes: dict[tuple[Any, ...], bool] = {}
-        best: tuple[int, int, str] | None = None
+        by_priority = self.limits.strategy == "priority-fifo"
+        best: tuple[Any, ...] | None = None
         found: ModelTask | None = None
         for agent, tasks in self.ready.items():
             count = taken["agent", agent]
             if agent in self.paused or count >= self.limits.inflight_per_agent or not tasks:
                 continue
-            turn = (count, self.since[agent], agent)
-            if best is not None and best < turn:
+            turn: tuple[Any, ...] = (count, self.since[agent], agent)
+            if best is not None and best < turn and not by_priority:
                 continue
             open_tasks = []
             for task in tasks.values():
@@ -287,7 +288,10 @@ class Model:
                 if lanes[lane]:
                     open_tasks.append(task)
             if open_tasks:
-                best, found = turn, min(open_tasks, key=self.rank)
+                first = min(open_tasks, key=self.rank)
+                turn = self.rank(first) if by_priority else turn
+                if best is None or turn < best:
+                    best, found = turn, first
         return found
 
     def swap(self) -> tuple[ModelTask, ModelTask] | None:

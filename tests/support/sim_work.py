@@ -7,15 +7,13 @@ plain tasks. What a record does not tell, and the model must know, is put into a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from support.wishes import changed, made
 
 from rota.domain.commands import Dedup, Limits, Outcome
 from rota.domain.intake import BatchRequest, Request
-
-if TYPE_CHECKING:
-    from random import Random
 
 AGENTS = ("ann", "bob", "cyd", "dan", "eve")
 ACTIONS = ("echo", "sleep", "scan", "post")
@@ -67,6 +65,7 @@ class Work:
         }
         if self.odds["browsing"]:  # a browser without a profile is held by nobody
             self.odds["key"] = self.odds["key"] or 0.3
+        self._strategies = Random(str(self.odds))  # apart: what else is drawn stays the same
         self.agents = AGENTS[: rng.randint(1, len(AGENTS))]
         self.is_wide = rng.random() < 0.01
         self._jobs = 0
@@ -97,6 +96,7 @@ class Work:
             ended_bytes=rng.choice((0, 2500, 20_000)),
             browsers=rng.choice((0, 1, 2, 5)) if self.odds["browsing"] else 0,
             sticky_ms=rng.choice((0, 0, 500)),
+            strategy=self._strategies.choice(("fair-fifo", "fair-fifo", "priority-fifo")),
         )
 
     # -- one task ------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """A bench for `Turns`: the news as the actors pass it on, and a reference that looks at everything.
 
 The backlog, the slots and the pauses are the production ones, folded from events; only the order
-of turns is worked out twice. The rules of the reference are the three lines of `turn_of`.
+of turns is worked out twice. The rules of the reference are in `fairest`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from support.builders import one_short
@@ -20,6 +21,7 @@ from rota.projections.control import limits_to
 from rota.projections.state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
 AGENTS = ("ann", "bob", "cyd", "dan")
@@ -249,11 +251,7 @@ class Bench:
         return {limit for limit, (taken, cap) in counts.items() if taken == cap}
 
     def turn_of(self, consumer: Consumer = PUSHER) -> Task | None:
-        """Fewest in flight, then longest waiting; inside, best rank, then oldest."""
-        state, limits = self.state, self.state.control.limits
-        flying = [task for task in state.tasks if task.holds]
-        if len(flying) >= limits.inflight:
-            return None
+        """Find the fairest of all that the consumer takes."""
 
         def has_room(task: Task) -> bool:
             return all(taken < cap for taken, cap in self.counts_of(task).values())
@@ -266,24 +264,34 @@ class Bench:
                 and task.lane[5] == consumer.requires
             )
 
-        def rank(task: Task) -> tuple[int, int]:
-            aging = limits.aging_ms * 1000
-            aged = task.priority * aging + task.created_at if aging else task.priority
-            return (aged, task.created_seq)
+        return self.fairest(lambda task: takes(task) and has_room(task))
 
-        turns = []
-        for agent, order in state.backlog.orders.items():
-            count = sum(task.agent == agent for task in flying)
-            tasks = [
-                task
-                for task in state.tasks
-                if task.agent == agent and task.state is READY and takes(task) and has_room(task)
-            ]
-            held = agent in state.control.paused or count >= limits.inflight_per_agent
-            if tasks and not held:
-                best = min(tasks, key=rank)
-                turns.append(((count, order.since), best))
-        return min(turns, key=lambda turn: turn[0])[1] if turns else None
+    def fairest(self, may_have: Callable[[Task], bool]) -> Task | None:
+        """Fewest in flight, then longest waiting; inside, best rank, then oldest.
+
+        With `priority-fifo` best rank, then oldest, whoever's it is.
+        """
+        state, limits = self.state, self.state.control.limits
+        flying = Counter(task.agent for task in state.tasks if task.holds)
+        if flying.total() >= limits.inflight:
+            return None
+
+        def is_free(task: Task) -> bool:
+            held = task.agent in state.control.paused
+            return (
+                task.state is READY and not held and flying[task.agent] < limits.inflight_per_agent
+            )
+
+        def turn(task: Task) -> tuple[int, ...]:
+            aging = limits.aging_ms * 1000
+            rank = task.priority * aging + task.created_at if aging else task.priority
+            if limits.strategy == "priority-fifo":
+                return (rank, task.created_seq)
+            since = state.backlog.orders[task.agent].since
+            return (flying[task.agent], since, rank, task.created_seq)
+
+        free = [task for task in state.tasks if is_free(task) and may_have(task)]
+        return min(free, key=turn, default=None)
 
     def names(self, *, flying: bool) -> list[str]:
         """Name the tasks in flight, or those that wait."""
@@ -300,6 +308,7 @@ def draw_limits(pick: object) -> Limits:
         types=choice(((), (("scan", 1),), (("scan", 2), ("echo", 1)))),
         per_key=choice((1, 1, 2)),
         aging_ms=choice((0, 0, 1, 5)),
+        strategy=choice(("fair-fifo", "priority-fifo")),
     )
 
 
