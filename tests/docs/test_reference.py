@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import batch, head_of
 
 from rota.config import parse_settings, with_presets
 from rota.domain.moves import BIRTHS, MOVES
 from rota.domain.task import TaskState
 from rota.eventlog.codec import FIELDS, KINDS
+from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.callback import sign, signers_of
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +29,7 @@ _ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|[^|]+\|$", re.MULTILINE)
 _ARROW = re.compile(r"^ *(\S+) --> (\S+): (.+)$", re.MULTILINE)
 _TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BACKUP = re.compile(r"^```bash\n(umask .*?)^```", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"`(\w+)`")
 
 
@@ -86,3 +92,24 @@ def test_a_receiver_checks_a_signature_as_the_page_says(secret: str) -> None:
     assert names["is_genuine"](secret, headers, body)
     assert not names["is_genuine"](secret, headers, body + b" ")
     assert not names["is_genuine"]("not it", headers, body)
+
+
+def test_a_backup_of_a_log_that_is_being_written_is_made_as_the_page_says(tmp_path: Path) -> None:
+    (block,) = _BACKUP.findall((REFERENCE / "operations.md").read_text())
+    log = LmdbLog(tmp_path / "rota-data")
+    first = batch(500)
+    log.append(first, 0, log.claim())
+    beside = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    words = ["bash", "-ec", block]
+    done = subprocess.run(
+        words, cwd=tmp_path, env={**os.environ, "PATH": beside}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert b"verified 500 events" in done.stdout
+    assert (tmp_path / "COPY" / "data.mdb").stat().st_mode & 0o077 == 0
+    log.append(batch(1, head_of(first)), 500, log.epoch())
+    log.close()
+    copy = LmdbLog(tmp_path / "COPY")
+    assert copy.head() == head_of(first)
+    copy.append(batch(1, head_of(first)), 500, copy.claim())
+    copy.close()
