@@ -3,19 +3,21 @@
 With lmdb_environment.py, which opens the file, the only one that knows LMDB. One writer thread.
 `append` is one transaction and one sync: when it returns, the records are on the disk. A full map
 is grown and the transaction repeated; any other error leaves the log as it was, and the caller must
-`reopen` before it writes again. Reads are short, verify the chain, and may be in any thread; a
-turnstile keeps them out while the map is grown or the file is opened anew.
+`reopen` before it writes again. If that fails, the file is open for reading only. Reads are short,
+verify the chain, and may be in any thread; a turnstile keeps them out while the map is grown or the
+file is opened anew.
 """
 
 from __future__ import annotations
 
 import struct
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from rota.errors import LogUnusable
+from rota.errors import LogError, LogUnusable
 from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.crash_points import reach
@@ -29,7 +31,7 @@ from rota.eventlog.turnstile import Turnstile
 from rota.eventlog.upgrades import upgrade
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rota.errors import LogCorrupt
     from rota.eventlog.port import Snapshot
@@ -70,7 +72,7 @@ class LmdbLog:
             if not readonly:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
                 self._look()
-            self._open()
+            self._open(readonly=readonly)
         except OSError as error:
             self.close()
             msg = f"cannot use the data folder {self.folder}: {error.strerror or error}"
@@ -89,9 +91,8 @@ class LmdbLog:
             what = f"the log in {self.folder} is gone: there are snapshots, and no data.mdb"
             raise damaged(what)
 
-    def _open(self) -> None:
+    def _open(self, *, readonly: bool) -> None:
         self._db: dict[str, Any] = {}
-        readonly = self._readonly
         try:
             self._env, self._map_bytes = open_environment(
                 self.folder, self._map_bytes, readonly=readonly
@@ -103,6 +104,24 @@ class LmdbLog:
             self._close_environment()
             if isinstance(error, lmdb.Error):
                 raise translated(f"cannot open the log in {self.folder}", error) from error
+            raise
+
+    def _open_anew(self, *, readonly: bool) -> None:
+        with self.turnstile.alone():
+            self._close_environment()
+            self._open(readonly=readonly)
+
+    @contextmanager
+    def _readable_after_failure(self) -> Iterator[None]:
+        """Open for reading only if the file does not accept writes.
+
+        After a failed write LMDB may refuse everything, reads too, until the file is opened anew.
+        """
+        try:
+            yield
+        except LogUnusable:
+            with suppress(LogError, OSError):
+                self._open_anew(readonly=True)
             raise
 
     def _close_environment(self) -> None:
@@ -162,28 +181,26 @@ class LmdbLog:
                 return
 
     def claim(self) -> int:
-        epoch = self.epoch() + 1
-
         def put(txn: Any) -> None:
             for name in (b"epoch", failed_index.INDEXED):
                 txn.put(name, b"%d" % epoch, db=self._db["meta"])
 
-        self._write(put)
+        with self._readable_after_failure():
+            epoch = self.epoch() + 1
+            self._write(put)
         return epoch
 
     def reopen(self) -> Head:
         """Open anew after a failed append and prove, with a synced write, that it works."""
-        try:
-            with self.turnstile.alone():
-                self._close_environment()
-                self._open()
-        except OSError as error:
-            msg = f"cannot reopen the log: {error}"
-            raise LogUnusable(msg) from error
-        head = self.head()
-        meta = self._db["meta"]
-        self._write(lambda txn: txn.put(b"probe", bytes(PROBE_BYTES), db=meta))
-        self._write(lambda txn: txn.delete(b"probe", db=meta))
+        with self._readable_after_failure():
+            try:
+                self._open_anew(readonly=False)
+            except OSError as error:
+                msg = f"cannot reopen the log: {error}"
+                raise LogUnusable(msg) from error
+            head, meta = self.head(), self._db["meta"]
+            self._write(lambda txn: txn.put(b"probe", bytes(PROBE_BYTES), db=meta))
+            self._write(lambda txn: txn.delete(b"probe", db=meta))
         return head
 
     # -- reading -----------------------------------------------------------------------------
@@ -331,7 +348,10 @@ class LmdbLog:
 
 
 class _Reading:
-    """One short read transaction, inside the turnstile; LMDB's own errors become ours."""
+    """One short read transaction, inside the turnstile; LMDB's own errors become ours.
+
+    After a failed write LMDB may begin none: then it waits until the file is opened anew.
+    """
 
     __slots__ = ("_log", "_txn")
 
@@ -339,14 +359,18 @@ class _Reading:
         self._log = log
 
     def __enter__(self) -> Any:
-        self._log.turnstile.enter()
-        try:
-            self._txn = self._log.environment().begin()
-        except BaseException as error:
-            self._log.turnstile.leave()
-            self._translate(error)
-            raise
-        return self._txn
+        turnstile = self._log.turnstile
+        while True:
+            times = turnstile.enter()
+            try:
+                self._txn = self._log.environment().begin()
+            except BaseException as error:
+                turnstile.leave()
+                if isinstance(error, lmdb.PanicError) and turnstile.wait_for_change(times):
+                    continue
+                self._translate(error)
+                raise
+            return self._txn
 
     @staticmethod
     def _translate(error: BaseException | None) -> None:

@@ -109,6 +109,7 @@ class LogWriter(Protocol):
         """After a failed append: open anew, check that writing works, give the head.
 
         Whoever reads at that moment is waited for; whoever wants to waits, or gets LogUnusable.
+        If it raises LogUnusable, the log can still be read if the disk can be.
         """
         ...
 

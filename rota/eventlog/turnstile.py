@@ -3,7 +3,7 @@
 LMDB must have no transaction under way while its map is grown, or its file is closed and opened
 anew. So whoever does that comes in alone: nobody else is let in any more, and those inside are
 waited for. Readers wait for it, but not for long: a file that does not open is a reader's answer,
-too.
+too. A reader that finds the file unusable can wait until somebody has opened it anew.
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ class Turnstile:
         self._changed = threading.Condition(threading.Lock())
         self._readers = 0
         self._is_closed = False
+        self._times = 0
 
-    def enter(self) -> None:
-        """Come in to read. Raises LogUnusable."""
+    def enter(self) -> int:
+        """Come in to read; give how often somebody was inside alone. Raises LogUnusable."""
         with self._changed:
             if self._is_closed and not self._changed.wait_for(self._is_open, READER_WAITS_S):
                 raise LogUnusable("the log is being opened anew", hint="try again later")
             self._readers += 1
+            return self._times
 
     def leave(self) -> None:
         with self._changed:
             self._readers -= 1
             if self._is_closed:
                 self._changed.notify_all()
+
+    def wait_for_change(self, times: int) -> bool:
+        """Wait, outside, until somebody was inside alone again; False if it takes too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._times > times, READER_WAITS_S)
 
     def _is_open(self) -> bool:
         return not self._is_closed
@@ -58,4 +65,5 @@ class Turnstile:
         finally:
             with self._changed:
                 self._is_closed = False
+                self._times += 1
                 self._changed.notify_all()

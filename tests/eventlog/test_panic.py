@@ -8,7 +8,9 @@ The failure is a real one: the descriptor that meta pages are written through is
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from rota.actors.failover import Phase
 from rota.actors.recovery import rebuild
 from rota.domain.events import ServerStarted
 from rota.errors import LogError, LogUnusable, StorageUnavailable
+from rota.eventlog import lmdb_store, turnstile
 from rota.eventlog.codec import decode
 from rota.eventlog.lmdb_store import LmdbLog
 
@@ -43,7 +46,10 @@ def break_meta(folder: Path) -> None:
     pytest.fail("no descriptor for meta pages was found")
 
 
-def test_a_panic_is_an_error_of_the_disk_and_over_when_the_log_is_reopened(tmp_path: Path) -> None:
+def test_a_panic_is_an_error_of_the_disk_and_over_when_the_log_is_reopened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turnstile, "READER_WAITS_S", 0.01)
     log = LmdbLog(tmp_path / "data", map_bytes=64 << 20)
     first = batch(5)
     log.append(first, 0, 0)
@@ -92,17 +98,115 @@ def test_a_scheduler_survives_panics_and_loses_nothing(
     asyncio.run(_panic(tmp_path / "data", 3))
 
 
+class Failing:
+    """Lets every write of a meta page fail, also after the log was opened anew."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.breaks, self.probes = folder, False, 0
+        self._patch = patch
+        self._open = lmdb_store.open_environment
+        patch.setattr(lmdb_store, "open_environment", self.opened)
+
+    def opened(self, folder: Path, map_bytes: int, *, readonly: bool) -> Any:
+        found = self._open(folder, map_bytes, readonly=readonly)
+        if self.breaks and not readonly:
+            self.probes += 1
+            break_meta(folder)
+        return found
+
+
+async def _read_on(folder: Path, failing: Failing, patch: pytest.MonkeyPatch) -> None:
+    """Read without a pause, in a thread, while LMDB panics again and again."""
+    shard = build(log := LmdbLog(folder, map_bytes=64 << 20))
+    shard.start()
+    tasks = [await submit(shard) for _ in range(20)]
+    wrong: list[Any] = []
+    ends, reads = threading.Event(), [0]
+
+    def read() -> None:
+        while not ends.is_set():
+            try:
+                if not log.known_of(tasks) or log.read(0, 10)[0].seq != 1:
+                    wrong.append("not what was written")
+            except LogError as error:
+                wrong.append(error)
+            reads[0] += 1
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    failing.breaks = True
+    break_meta(folder)
+    with pytest.raises(StorageUnavailable):
+        await submit(shard)
+    await until(lambda: shard.failover.phase is Phase.READ_ONLY, "it can be read")
+    tried = failing.probes
+    assert all(shard.archive.task_here(task) for task in tasks)
+    await until(lambda: failing.probes > tried + 20, "writing is tried again and again")
+    assert all(shard.archive.task_here(task) for task in tasks)
+    patch.setattr(failing, "breaks", False)
+    await until(lambda: not shard.degraded, "it goes on")
+    ends.set()
+    reader.join(10)
+    assert await submit(shard)
+    await stop(shard)
+    assert (wrong, reads[0] > tried) == ([], True)
+
+
+def test_reads_go_on_while_the_meta_page_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "REOPEN_US", 1000)
+    monkeypatch.setattr(failover, "REOPEN_US_MAX", 1000)
+    failing = Failing(tmp_path / "data", monkeypatch)
+    asyncio.run(_read_on(tmp_path / "data", failing, monkeypatch))
+
+
+def test_a_log_can_be_read_whichever_step_of_opening_it_anew_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(tmp_path / "data", monkeypatch)
+    log = LmdbLog(tmp_path / "data", map_bytes=64 << 20)
+    first = batch(5)
+    log.append(first, 0, 0)
+
+    def check(step: Any) -> None:
+        with pytest.raises(LogUnusable):
+            step()
+        assert [r.seq for r in log.read(0, 10)] == [1, 2, 3, 4, 5]
+        with pytest.raises(LogUnusable):
+            log.append(batch(1, head_of(first)), 5, log.epoch())
+
+    failing.breaks = True
+    check(log.reopen)
+    failing.breaks, opened = False, failing.opened
+
+    def refused(folder: Path, map_bytes: int, *, readonly: bool) -> Any:
+        if not readonly:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(folder, map_bytes, readonly=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb_store, "open_environment", refused)
+        check(log.reopen)
+    assert log.reopen() == head_of(first)
+    break_meta(tmp_path / "data")
+    check(log.claim)
+    assert log.reopen() == head_of(first)
+    log.append(batch(1, head_of(first)), 5, log.claim())
+    log.close()
+
+
 class Reluctant(LmdbLog):
     """A log that cannot be opened again the first few times, not even for reading."""
 
     left = 0
 
-    def _open(self) -> None:
+    def _open(self, *, readonly: bool) -> None:
         if self.left > 0:
             self.left -= 1
             msg = "cannot open the log: Input/output error"
             raise LogUnusable(msg)
-        super()._open()
+        super()._open(readonly=readonly)
 
 
 async def _unreadable(folder: Path) -> None:
@@ -110,7 +214,7 @@ async def _unreadable(folder: Path) -> None:
     shard = build(log)
     shard.start()
     task = await submit(shard)
-    log.left = 3
+    log.left = 4
     break_meta(folder)
     lost = asyncio.create_task(submit(shard))
     with pytest.raises(StorageUnavailable):

@@ -110,6 +110,7 @@ class SimLog(MemoryLog):
         self.torn = False
         self.panics = False
         self.panicked = False
+        self.refuses_claim = False
         self.failures = 0
 
     def append(self, records: Sequence[Stored], expected_seq: int, epoch: int) -> None:
@@ -136,12 +137,20 @@ class SimLog(MemoryLog):
         self._snapshots = [kept for kept in self._snapshots if rng.random() < 0.6]
 
     def reopen(self) -> Head:
-        """Open anew, once the disk is whole again."""
+        """Open anew; for reading only while the disk is not whole."""
+        self.panicked = False
         if self.broken:
             msg = "the simulated disk still fails"
             raise LogUnusable(msg)
-        self.panicked = False
         return super().reopen()
+
+    def claim(self) -> int:
+        """Become the writer; the write for that may fail, too."""
+        if self.refuses_claim:
+            self.refuses_claim = False
+            msg = "the simulated disk failed once more"
+            raise LogUnusable(msg)
+        return super().claim()
 
     def seq(self) -> int:
         """Give the last durable seq."""

@@ -291,7 +291,7 @@ class World:
         self.courier.deliver = self.faults.outside(self.courier.deliver)  # type: ignore[method-assign]
         self.draining = False
         self.finished = False
-        self.log.broken = self.log.panicked = False
+        self.log.broken = self.log.panicked = self.log.refuses_claim = False
         shard = SimShard(
             Disk(self.log),
             self.host,
@@ -495,6 +495,7 @@ class World:
         log.broken = not log.broken
         log.torn = log.broken and self.rng.random() < 0.3
         log.panics = self.rng.random() < 0.3
+        log.refuses_claim = log.panics and not log.broken
         self.trace("the disk is %s", "broken" if log.broken else "whole")
 
     # -- the run -------------------------------------------------------------------------------
