@@ -19,13 +19,14 @@ from rota.actors.lent import Heard, Lent, Settled
 from rota.actors.params import UNREAD_PAUSE_US, filled_in, filled_size
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
-from rota.domain.attempts import decide_interruption, decide_start
+from rota.domain.attempts import decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
 from rota.domain.lease_ends import LeaseEnds
 from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled, over_and_gone
 from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import decide_notes
+from rota.domain.project import decide_return
 from rota.domain.refusals import Refusals
 from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
 from rota.domain.tokens import ROTA, by_worker
@@ -175,7 +176,8 @@ class LeasesActor(CooperativeActor):
             task = self._held(lease.task, token)
             if task is not None:
                 self.subject = task.id
-                self._journal.record(*decide_lease_expiry(task, lease, now), cause=token)
+                expiry = decide_lease_expiry(task, lease, now, self._killed_by(task))
+                self._journal.record(*expiry, cause=token)
             self.live.pop(token, None)
         self.subject = ""
         self._wake_for_next()
@@ -184,6 +186,10 @@ class LeasesActor(CooperativeActor):
         """Give a task, if this lease of it lives."""
         task = self._journal.state.tasks.get(task_id)
         return task if task is not None and task.token == token and task.is_leased else None
+
+    def _killed_by(self, task: Task) -> str | None:
+        """Name the run whose force-stop cuts a task off, if one does."""
+        return self._journal.state.projects.killing.get(task.id)
 
     def told(self, lent: list[Lent]) -> None:
         """Take note that a worker knows of its leases."""
@@ -219,8 +225,8 @@ class LeasesActor(CooperativeActor):
             if isinstance(parents, RotaError):
                 self._put_back_soon(task)
                 continue
-            if size >= LENT_BYTES_MAX:  # more than was guessed
-                self._release(task)
+            if size >= LENT_BYTES_MAX or self._killed_by(task) is not None:
+                self._release(task)  # it is more than was guessed, or not to be begun
                 continue
             params, needed = filled_in(self._archive, task, parents)
             lacking.update(dict.fromkeys(needed))
@@ -270,7 +276,8 @@ class LeasesActor(CooperativeActor):
 
     def _release(self, task: Task, reason: str = RELEASED, by: str = ROTA) -> None:
         token, before = task.token, self._ended(task, reason)
-        self._journal.record(*before, *decide_interruption(task, reason), by=by, cause=token)
+        back = decide_return(task, reason, self._killed_by(task))
+        self._journal.record(*before, *back, by=by, cause=token)
 
     def _ended(self, task: Task, how: str) -> tuple[Event, ...]:
         lease = self.live.pop(task.token, None)
@@ -287,7 +294,8 @@ class LeasesActor(CooperativeActor):
                 raise over_and_gone(message.task)
             if is_cancelled(task, message.token):
                 self.workers.seen(task.worker, now)
-                journal.answer(message.reply, Heard(task.id, task.state.value, None))
+                heard = Heard(task.id, task.state.value, None, must_stop=True)
+                journal.answer(message.reply, heard)
                 return
             check_held(task, message.lease, message.token, message.worker)
             events = decide_notes(task, message.lines, message.level, message.progress)
@@ -305,7 +313,9 @@ class LeasesActor(CooperativeActor):
         self._start(task, message.by)
         for event in events:
             journal.record(event, by=by_worker(message.by, task.worker), cause=message.token)
-        journal.answer(message.reply, Heard(task.id, task.state.value, lease.expires_at))
+        must_stop = self._killed_by(task) is not None
+        heard = Heard(task.id, task.state.value, lease.expires_at, must_stop)
+        journal.answer(message.reply, heard)
 
     def _settle(self, said: lm.LeaseOutcome, message: lm.SettleLeases) -> Settled | RequestError:
         task = self._journal.state.tasks.get(said.task)

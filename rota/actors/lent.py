@@ -20,11 +20,15 @@ class Lent(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What a heartbeat is answered; without `expires_at` the task was cancelled."""
+    """What a heartbeat is answered; without `expires_at` the task was cancelled.
+
+    One that `must_stop` is cut off by a force-stop: the worker has to say when it has stopped.
+    """
 
     task: str
     state: str
     expires_at: int | None
+    must_stop: bool = False
 
 
 class Settled(NamedTuple):

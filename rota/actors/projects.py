@@ -25,6 +25,7 @@ from rota.domain.project import (
     decide_room,
     decide_run,
     decide_stop,
+    is_under_way,
     progress_ends_at,
     project_of,
     run_of,
@@ -41,7 +42,6 @@ from rota.domain.project_lists import (
     pending_item,
 )
 from rota.domain.project_parts import RUN_TIMEOUT, Keyed
-from rota.domain.task import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -259,7 +259,7 @@ class ProjectsActor(CooperativeActor):
         why = reason or f"project {project.id} was force-stopped"
         own = run.task if run is not None else None
         for task in held:
-            if task.id != own and (task.state is not RUNNING or task.is_leased):
+            if task.id != own and not is_under_way(task):
                 events.append(decide_cut(task, why))
         return events
 
@@ -269,13 +269,10 @@ class ProjectsActor(CooperativeActor):
         return [task for task in held if project_of(task) == project]
 
     def _kills(self, project: str) -> list[Task]:
-        """Give the tasks of a project that rota runs itself, and is not cutting off."""
+        """Give the tasks of a project that are under way, and are not being cut off."""
         killing = self._projects.killing
-        return [
-            task
-            for task in self._held(project)
-            if task.state is RUNNING and not task.is_leased and task.id not in killing
-        ]
+        held = self._held(project)
+        return [task for task in held if is_under_way(task) and task.id not in killing]
 
     def _killed(self) -> Iterator[str]:
         """Name the projects of what is being cut off."""
@@ -294,7 +291,7 @@ class ProjectsActor(CooperativeActor):
         tasks = self._journal.state.tasks
         for task_id, run in list(self._projects.killing.items()):
             task = tasks.get(task_id)
-            if task is not None and project_of(task) == project and task.state is not RUNNING:
+            if task is not None and project_of(task) == project and not is_under_way(task):
                 self._journal.record(decide_cut(task, f"run {run} was force-stopped"))
 
     def _start_runs(self) -> None:

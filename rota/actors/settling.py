@@ -14,6 +14,7 @@ from rota.domain.attempts import decide_next_try, decide_result
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import decide_dependents
 from rota.domain.events import AttemptFailed, TaskSucceeded
+from rota.domain.project import decide_cut
 from rota.domain.tokens import ROTA
 from rota.errors import NotWritable
 
@@ -63,10 +64,14 @@ class Settling:
     ) -> None:
         """Record the end of an attempt with what it lets go: that takes part in who is next."""
         more: list[Event] = []
+        state = self._journal.state
         if type(event) is AttemptFailed:
-            more += decide_next_try(event, now)
+            run = state.projects.killing.get(task.id)
+            if run is None:
+                more += decide_next_try(event, now)
+            else:  # it is being cut off, and must not be tried again
+                more.append(decide_cut(task, f"run {run} was force-stopped"))
         elif type(event) is TaskSucceeded:
-            state = self._journal.state
             children = state.graph.children.get(task.id)
             if children:
                 more += decide_dependents(task.id, children.values(), state.backlog.rank_of, now)

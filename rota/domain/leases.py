@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rota.domain import events as e
-from rota.domain.attempts import decide_interruption
 from rota.domain.notes import STALE
+from rota.domain.project import decide_return
 from rota.domain.task import CANCELLED, IN_FLIGHT, LEASE_EXPIRED
 from rota.errors import Conflict, NotFound
 
@@ -123,9 +123,14 @@ def is_cancelled(task: Task, token: int) -> bool:
     return task.state is CANCELLED and task.token == token and task.worker is not None
 
 
-def decide_lease_expiry(task: Task, lease: Lease, now: int) -> tuple[e.Event, ...]:
-    """End a lease whose worker was silent for too long; the task waits again, or fails."""
+def decide_lease_expiry(
+    task: Task, lease: Lease, now: int, run: str | None = None
+) -> tuple[e.Event, ...]:
+    """End a lease whose worker was silent for too long; the task waits again, or fails.
+
+    It fails, too, if a force-stop of `run` cuts it off.
+    """
     gap_ms = max(lease.gap_us, now - lease.seen_at) // 1000
     head = (task.id, task.agent, task.attempt, lease.worker)
     expired = e.LeaseExpired(*head, lease.seen_at, gap_ms, lease.extended)
-    return (expired, *decide_interruption(task, LEASE_EXPIRED))
+    return (expired, *decide_return(task, LEASE_EXPIRED, run))

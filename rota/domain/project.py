@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
-from rota.domain.attempts import decide_freeing
+from rota.domain.attempts import decide_freeing, decide_interruption
 from rota.domain.derived import decide_born
 from rota.domain.project_lists import already_running, known, pending_item, sees_all
 from rota.domain.project_parts import (
@@ -139,7 +139,7 @@ def _wind_up(project: Project, run: Run, task: Task | None) -> tuple[e.Event, ..
     is_put_back = run.stop != "force" or run.reason == RUN_TIMEOUT
     if task.state in WAITING and is_put_back and project.taken is not None:
         return decide_hold(project, task, project.taken.written)
-    if run.stop != "force" or (task.state is RUNNING and not task.is_leased):
+    if run.stop != "force" or is_under_way(task):
         return ()  # its attempt may end, or is being cut off
     return (decide_cut(task, f"run {run.id} was force-stopped"),)
 
@@ -154,6 +154,14 @@ def decide_hold(
     return (e.TaskHeld(task.id, task.agent, project.id), back)
 
 
+def is_under_way(task: Task) -> bool:
+    """Whether something may work on a task: an executor, or the worker that holds its lease.
+
+    A force-stop has to cut it off. The task keeps its slot, and its run's place, until then.
+    """
+    return task.state is RUNNING or task.is_leased
+
+
 def decide_cut(task: Task, why: str) -> e.TaskFailed:
     """Fail a task because its run was force-stopped; somebody may retry it."""
     return e.TaskFailed(task.id, task.agent, task.attempt, FORCE_STOPPED, why)
@@ -165,6 +173,15 @@ def progress_ends_at(run: Run, task: Task | None, timeout_ms: int) -> int | None
         return None
     happened_at = max(run.started_at, task.updated_at if task is not None else 0)
     return happened_at + timeout_ms * 1000
+
+
+def decide_return(task: Task, reason: str, run: str | None) -> tuple[e.Event, ...]:
+    """Take a task from its worker: it waits again, or ends if a force-stop of `run` cuts it off."""
+    events = decide_interruption(task, reason)
+    if run is None or len(events) > 1:
+        return events
+    cut = decide_cut(task, f"run {run} was force-stopped")
+    return (*events, cut._replace(attempt=task.attempt - 1))  # an interrupted one is not spent
 
 
 def check_not_killed(task: Task, killing: Mapping[str, str]) -> None:
@@ -188,7 +205,7 @@ def decide_stop(
 ) -> tuple[e.Event, ...]:
     """Have the run of a project end; nothing if there is none, or it is told so already.
 
-    `kills` are the tasks of the project that rota runs at this moment, and is not cutting off yet.
+    `kills` are the tasks of the project that are under way, and are not being cut off yet.
     A `code` says why, if nobody asked for it.
     """
     run = project.run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from support.http_server import Client, Rota, until
+from support.leasing import say, take, take_one
 from support.server_process import ServerProcess
 from support.stubborn import EXECUTORS, STUBBORN, TYPES, StubbornRota
 
@@ -347,18 +348,57 @@ def test_force_stop_without_a_run_kills_nothing(rota: Rota) -> None:
     assert answer.json == {"success": True, "killedRuns": [], "stillRunning": []}
 
 
-def test_force_stop_cancels_what_a_worker_has_and_what_waits(rota: Rota) -> None:
-    [task] = add(rota, "p", "for-a-worker")
-    run_id = run(rota, "p", "loop")
-    lease = until(lambda: rota.post("/v1/leases", {"workerId": "w"}).json["leases"])[0]
-    assert lease["taskId"] == task
-    assert rota.post("/projects/p/queue/force-stop").json["killedRuns"] == [run_id]
-    said = {"token": lease["token"], "result": 1}
-    assert rota.post(f"/v1/leases/{lease['leaseId']}/complete", said).status == 409
+def test_force_stop_ends_a_task_that_no_worker_has(rota: Rota) -> None:
     add(rota, "q", "for-a-worker")
     waiting = run(rota, "q", "loop")
     until(lambda: status(rota, "q")["currentTaskId"])
     assert rota.post("/projects/q/queue/force-stop").json["killedRuns"] == [waiting]
+
+
+def lent(rota: Rota, project: str, **wants: Any) -> tuple[str, dict[str, Any]]:
+    """Have a project's task lent to a worker; give its run and the lease."""
+    add(rota, project, "for-a-worker", retry={"kind": "fixed", "maxAttempts": 3})
+    run_id = run(rota, project, "loop")
+    until(lambda: status(rota, project)["currentTaskId"])
+    return run_id, take_one(rota, **wants)
+
+
+@pytest.mark.parametrize("said", ["release", "fail", "complete"])
+def test_what_a_worker_has_is_killed_when_it_says_that_it_has_stopped(
+    stubborn: StubbornRota, said: str
+) -> None:
+    run_id, lease = lent(stubborn, "p")
+    task = lease["taskId"]
+    left = {"success": False, "killedRuns": [], "stillRunning": [{"runId": run_id, "taskId": task}]}
+    for _ in range(2):
+        assert stubborn.post("/projects/p/queue/force-stop").json == left
+    assert stubborn.post("/projects/p/run", {"mode": "loop"}).status == 409
+    assert stubborn.post(f"/v1/tasks/{task}/cancel").code == "being_killed"
+    beat = say(stubborn, lease, "heartbeat").json
+    assert (beat["state"], beat["cancelRequested"]) == ("running", True)
+    assert beat["expiresAt"] > lease["expiresAt"]
+    with ThreadPoolExecutor() as aside:
+        asked = aside.submit(stubborn.post, "/projects/p/queue/force-stop")
+        more = {"release": {}, "fail": {"error": "cut off"}, "complete": {"result": 1}}[said]
+        assert say(stubborn, lease, said, **more).status == 200
+        assert asked.result(20).json["stillRunning"] == []
+    assert idle(stubborn, "p")["stopReason"] == "force_stopped"
+    ended = stubborn.get(f"/v1/tasks/{task}").json
+    if said == "complete":
+        assert ended["state"] == "succeeded"
+    else:
+        assert (ended["state"], ended["error"]["code"]) == ("failed", "force_stopped")
+    assert stubborn.inside(lambda s: s.shard.state.slots.total) == 0
+    assert take(stubborn) == []
+
+
+def test_what_a_silent_worker_has_is_killed_when_its_lease_ends(stubborn: StubbornRota) -> None:
+    _, lease = lent(stubborn, "p", leaseMs=1000)
+    assert not stubborn.post("/projects/p/queue/force-stop").json["success"]
+    assert idle(stubborn, "p")["stopReason"] == "force_stopped"
+    task = stubborn.get(f"/v1/tasks/{lease['taskId']}").json
+    assert task["error"]["code"] == "force_stopped"
+    assert say(stubborn, lease, "complete").code == "stale_attempt"
 
 
 def test_what_cannot_be_killed_is_named_and_keeps_its_slot(stubborn: StubbornRota) -> None:

@@ -205,9 +205,9 @@ def a_released_task_spends_an_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_released_task_may_fail(patch: pytest.MonkeyPatch) -> None:
-    decide = leases.decide_interruption
+    decide = leases.decide_return
     patch.setattr(
-        leases, "decide_interruption", lambda task, reason: decide(task, reason + " or so")
+        leases, "decide_return", lambda task, reason, run: decide(task, reason + " or so", run)
     )
 
 

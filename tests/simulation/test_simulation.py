@@ -47,6 +47,7 @@ REACHED = [
     "preempted",
     "unread",
     "lent",
+    "killed lease",
     "replaced",
     "duplicate",
     "deduplicated",

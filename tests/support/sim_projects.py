@@ -253,10 +253,12 @@ class Projects(Rule):
             limit_us = self.model.limits.run_timeout_ms * 1000
             if event.code and not 0 < limit_us <= self.model.steady - run.moved_at:
                 self.violated(f"{event} ends a run that made progress at {run.moved_at}")
-        for task in event.kills or ():
-            if self.model.state_of(task) != "running":
-                self.violated(f"{event} cuts off {task}, which does not run")
-            self.killing[task] = event.run
+        for task_id in event.kills or ():
+            task = self.model.tasks[task_id]
+            if task.state != "running" and not (task.is_pull and task.state in FLYING):
+                self.violated(f"{event} cuts off {task_id}, which is not under way")
+            self.killing[task_id] = event.run
+            self.model.seen["killed lease"] += task.is_pull
         self.model.seen["forced" if event.force else "stopped"] += 1
 
     def _kills_what_lives_again(self, event: Any) -> None:
@@ -275,10 +277,12 @@ class Projects(Rule):
         code = record.event.code  # type: ignore[union-attr]
         self.model.seen["killed"] += code == "force_stopped" and task.id in self.killing
         run = self._run_of(task)
+        if code == "force_stopped" and task.is_pull and task.state in FLYING:
+            self.violated(f"{task.id} was cut off, and its worker has it still")
         if code == "force_stopped" and run is not None and run.task == task.id:
             if run.stop != "force":
                 self.violated(f"{task.id} was cut off, and its run was not stopped by force")
-            elif run.is_late and task.state not in FLYING:
+            elif run.is_late and task.state not in FLYING and task.id not in self._doomed:
                 self.violated(f"{task.id} waited, and failed with a run that took too long")
 
     def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
@@ -360,9 +364,20 @@ class Projects(Rule):
         return self.model.tasks[task_id].state not in (*FLYING, *FINAL)
 
     def settled(self) -> None:
+        endless = set(filter(self._waits_for_a_worker, self.running))
         for name, project in self.known.items():
-            if project.run is not None and project.run.state not in ENDED:
+            run = project.run
+            if run is None or run.state in ENDED or run.event.run in endless:
+                continue
+            if run.state == "in_progress" or len(endless) < (self.model.limits.projects or inf):
                 self.violated(f"the run of {name} never ends")
+
+    def _waits_for_a_worker(self, run_id: str) -> bool:
+        """Whether a run goes on with a task that no worker comes for."""
+        runs = [project.run for project in self.known.values()]
+        [run] = [run for run in runs if run is not None and run.event.run == run_id]
+        task = self.model.tasks[run.task] if run.task is not None else None
+        return task is not None and task.is_pull and task.state == "ready" and not run.stop
 
 
 class Lists:
@@ -415,7 +430,10 @@ class Lists:
         delay_ms = rng.choice((None, None, None, 700))
         plan = Plan(retry=retry, delay_ms=delay_ms)
         agent = rng.choice((name, rng.choice(AGENTS)))
-        return Request(agent, rng.choice(("echo", "sleep")), priority=rng.randrange(4), plan=plan)
+        is_lent = self._world.work.odds["pull"] and rng.random() < 0.4
+        executor = "pull" if is_lent else None
+        action = rng.choice(("echo", "sleep"))
+        return Request(agent, action, executor, priority=rng.randrange(4), plan=plan)
 
     def _add(self, name: str, items: list[str]) -> None:
         rng = self._rng

@@ -297,8 +297,9 @@ class Attempts(Rule):
             asked = min(round(asked_s * 1_000_000), self.ASKED_US_MAX)
             shortest, longest = max(shortest, asked), max(longest, asked)
         pause = event.next_at - record.at
-        if pause <= 0:
-            self.model.then.append(("task_released", task.id))
+        is_cut_off = task.id in self.model.projects.killing
+        if pause <= 0 or is_cut_off:
+            self.model.then.append(("task_failed" if is_cut_off else "task_released", task.id))
         if not shortest - 1 <= pause <= longest + 1:
             self.violated(f"{task.id} waits {pause} us, not {shortest} to {longest}")
 

@@ -128,10 +128,9 @@ async def heartbeat(call: Call) -> Any:
         by=call.by,
     )
     answer = {"leaseId": name, "taskId": heard.task, "state": heard.state}
-    if heard.expires_at is None:
-        return call.json({**answer, "cancelRequested": True})
-    expires = {"expiresAt": rfc3339(heard.expires_at), "cancelRequested": False}
-    return call.json({**answer, **expires})
+    if heard.expires_at is not None:
+        answer["expiresAt"] = rfc3339(heard.expires_at)
+    return call.json({**answer, "cancelRequested": heard.must_stop})
 
 
 async def complete(call: Call) -> Any:
