@@ -32,8 +32,9 @@ class Heard(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of a task by an outcome."""
+    """What became of a task by an outcome, or by the same one when it was said before."""
 
     task: str
     state: str
     next_at: int = 0
+    is_repeated: bool = False

@@ -3,8 +3,8 @@
 Outcomes that gather while one `settle` is under way go with the next, which also asks for as many
 tasks as there is room for; a worker that is busy needs no other request. Only with room left and
 nothing to tell does it wait in a long poll. An outcome is kept until the server has answered it: a
-server that is away is asked again, and one that took it the first time says `stale_attempt` to the
-second. What is refused for good is logged; nothing is lost in silence.
+server that is away is asked again, and one that took it the first time accepts the same once more.
+What is refused for good is logged; nothing is lost in silence.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Poller(AsyncJsonClient):
 class Parcel:
     """An outcome on its way."""
 
-    __slots__ = ("body", "size", "task_id", "was_sent")
+    __slots__ = ("body", "size", "task_id")
 
     def __init__(self, lease: Json, outcome: Outcome) -> None:
         self.task_id = lease["taskId"]
@@ -70,7 +70,6 @@ class Parcel:
         if (result := outcome.get("result")) is not None:
             self.size += len(result)
             self.body["result"] = orjson.Fragment(result)
-        self.was_sent = False
 
 
 class Trade:
@@ -182,8 +181,6 @@ class Trade:
                     self._refused(sent, error)
                     continue
                 self._lost(error)
-                for parcel in sent:
-                    parcel.was_sent = True
                 await asyncio.sleep(next(tries))
                 continue
             finally:
@@ -220,10 +217,7 @@ class Trade:
         if code is None:
             return
         if code in ("stale_attempt", "not_found"):
-            if parcel.was_sent:
-                log.info("%s of %s was taken already, or its lease is over", what, parcel.task_id)
-            else:
-                log.warning("%s of %s came too late: %s", what, parcel.task_id, told.get("error"))
+            log.warning("%s of %s came too late: %s", what, parcel.task_id, told.get("error"))
             return
         self._refused_one(parcel, f"{code}: {told.get('error')}")
 

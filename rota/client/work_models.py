@@ -306,6 +306,7 @@ class Settled:
     next_attempt_at: datetime | None = None
     code: str | None = None
     error: str | None = None
+    idempotent: bool = False
 
 
 @model
@@ -314,6 +315,7 @@ class SettledMany:
 
     outcomes: list[Settled]
     leases: list[Lease]
+    lease_error: Json | None = None
 
 
 @model

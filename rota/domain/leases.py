@@ -8,21 +8,26 @@ time. Being heard of is no fact; what an auditor wants of it is written when the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
 from rota.domain.notes import STALE
 from rota.domain.project import decide_return
 from rota.domain.task import CANCELLED, IN_FLIGHT, LEASE_EXPIRED
+from rota.domain.tokens import ROTA
 from rota.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rota.domain.commands import Outcome
     from rota.domain.task import Task
 
 LEASE_MS = 30_000
 LEASE_MS_MIN = 1000
 LEASE_MS_MAX = 3_600_000
 
+_ENDS = (e.TaskSucceeded, e.TaskFailed, e.AttemptFailed, e.AttemptInterrupted)
 _ID = re.compile(r"lse_([1-9][0-9]{0,18})_(.+)", re.DOTALL)
 
 
@@ -116,6 +121,33 @@ def over_and_gone(task_id: str) -> Conflict:
     details = {"taskId": task_id}
     msg = "the lease is over: the task has ended"
     return Conflict(msg, code=STALE, details=details, hint="stop working on it")
+
+
+def was_accepted(
+    records: Iterable[e.Record[Any]], token: int, said: Outcome | None, by: str | None
+) -> bool:
+    """Whether a lease ended by this very outcome: said again, it is no late one.
+
+    `records` are the task's after `token`. `by` is who says it; None if it does not say.
+    """
+    for record in records:
+        event = record.event
+        if record.cause == token and isinstance(event, _ENDS):
+            is_theirs = record.by != ROTA and by in (None, record.by)
+            return is_theirs and _says(event, said)
+        if isinstance(event, e.TaskAssigned):
+            break  # the next attempt
+    return False
+
+
+def _says(event: e.Event, said: Outcome | None) -> bool:
+    if said is None:
+        return isinstance(event, e.AttemptInterrupted)
+    if said.ok:
+        return isinstance(event, e.TaskSucceeded) and event.result == said.result
+    if not isinstance(event, e.TaskFailed | e.AttemptFailed):
+        return False
+    return (event.code, event.error, event.details) == (said.code, said.error, said.details)
 
 
 def is_cancelled(task: Task, token: int) -> bool:

@@ -12,10 +12,11 @@ from rota.actors import bulk_messages as bm
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.answer import Answer
+from rota.actors.lent import Settled
 from rota.domain.leases import named_by, stale
 from rota.domain.notes import check_token
-from rota.domain.task import RELEASED, TERMINAL
-from rota.domain.tokens import LOCAL
+from rota.domain.task import RELEASED, SCHEDULED, TERMINAL
+from rota.domain.tokens import LOCAL, by_worker
 from rota.errors import Conflict, RotaError
 from rota.http.project_bridge import ProjectsBridge
 from rota.http.schedule_bridge import SchedulesBridge
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
-    from rota.actors.lent import Heard, Lent, Settled
+    from rota.actors.lent import Heard, Lent
     from rota.actors.system import Shard
     from rota.config import Settings
     from rota.domain.bulk import Change, Filter
@@ -225,15 +226,19 @@ class Bridge:
         self, said: Sequence[tuple[str, int, Outcome | None]], worker: str | None, by: str
     ) -> Awaitable[list[Settled | RotaError]]:
         """Take what a worker says of its leases; give what will say what became of each."""
-        found = await self.sight_for(by).leased([name for name, _, _ in said])
+        sight = self.sight_for(by)
+        found = await sight.leased([name for name, _, _ in said])
+        speaker = None if worker is None else by_worker(by, worker)
         outcomes: list[lm.LeaseOutcome] = []
-        answers: dict[int, RotaError] = {}
+        answers: dict[int, Settled | RotaError] = {}
         for at, (name, token, outcome) in enumerate(said):
             task = found[name]
             if isinstance(task, RotaError):
                 answers[at] = task
             elif token != named_by(name)[1]:
                 answers[at] = stale(task, "the token is not this lease's")
+            elif await sight.was_accepted(task, token, outcome, speaker):
+                answers[at] = await sight.show_task(task.id, _repeated)
             else:
                 outcomes.append(lm.LeaseOutcome(name, task.id, task.agent, token, outcome))
         self.shard.check_open()
@@ -243,10 +248,12 @@ class Bridge:
         return self._in_order(reply, answers)
 
     @staticmethod
-    async def _in_order(reply: Answer, refused: dict[int, RotaError]) -> list[Settled | RotaError]:
+    async def _in_order(
+        reply: Answer, known: dict[int, Settled | RotaError]
+    ) -> list[Settled | RotaError]:
         settled: list[Settled | RotaError] = list(await reply.future)
-        for at, error in refused.items():  # which come in order
-            settled.insert(at, error)
+        for at, answer in known.items():  # which come in order
+            settled.insert(at, answer)
         return settled
 
     async def settle_leases(
@@ -342,3 +349,8 @@ class Bridge:
 def _ended(task: Task) -> Conflict:
     state = task.state.value
     return Conflict(f"task is already {state}", details={"taskId": task.id, "state": state})
+
+
+def _repeated(task: Task) -> Settled:
+    next_at = task.next_at if task.state is SCHEDULED else 0
+    return Settled(task.id, task.state.value, next_at, is_repeated=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from rota.http.answers import TaskError, TaskView  # noqa: TC001 - pydantic reads them
+from rota.http.answers import Problem, TaskError, TaskView  # noqa: TC001 - pydantic reads them
 
 
 class WorkflowSubmitted(BaseModel):
@@ -157,6 +157,7 @@ class SettledView(BaseModel):
     taskId: str
     state: str
     nextAttemptAt: str | None = None
+    idempotent: bool | None = Field(None, description="the same was said and accepted before")
 
 
 class SettledItem(BaseModel):
@@ -166,6 +167,7 @@ class SettledItem(BaseModel):
     taskId: str | None = None
     state: str | None = None
     nextAttemptAt: str | None = None
+    idempotent: bool | None = Field(None, description="the same was said and accepted before")
     code: str | None = None
     error: str | None = None
 
@@ -175,6 +177,7 @@ class SettledPage(BaseModel):
 
     outcomes: list[SettledItem]
     leases: list[LeaseView]
+    leaseError: Problem | None = Field(None, description="why none were lent; see the outcomes")
     waitReason: str | None = Field(None, description="what holds what it came for, if none")
 
 

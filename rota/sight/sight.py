@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors.answer import Answer
 from rota.domain.batch import Batch
-from rota.domain.leases import named_by, no_lease
-from rota.domain.task import READY, Task
+from rota.domain.leases import named_by, no_lease, was_accepted
+from rota.domain.task import IN_FLIGHT, READY, Task
 from rota.domain.workflow import Workflow
 from rota.errors import NotFound
 from rota.sight import history, past, waiting
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from rota.actors.archive import Archive, Depth, Fetched
     from rota.actors.system import Shard
+    from rota.domain.commands import Outcome
     from rota.domain.events import Record
     from rota.domain.wants import Wants
     from rota.eventlog.port import Head, LogReader
@@ -159,6 +160,16 @@ class Sight:
             is_seen = task is not None and self.may_see(task.agent)
             found[name] = task if task is not None and is_seen else no_lease(name)
         return found
+
+    async def was_accepted(
+        self, task: Task, token: int, said: Outcome | None, by: str | None
+    ) -> bool:
+        """Whether a lease that is over ended by this very outcome, as the log tells."""
+        if task.token == token and task.state in IN_FLIGHT:
+            return False
+        await self._showing.settled()
+        tell = partial(was_accepted, token=token, said=said, by=by)
+        return await self.told(task.id, tell, after=token)
 
     def why_held(self, task: Task) -> str | None:
         """Say which limit or pause keeps a ready task from a slot."""

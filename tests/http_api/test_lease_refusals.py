@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import look, read_all, until
+from support.http_server import ended, look, read_all, until
 from support.leasing import WAIT_MS, Waiting, is_waiting, say, take, take_one, workers
 from support.tokens import Guarded
 
@@ -41,8 +41,8 @@ def test_a_task_is_completed_once(rota: Rota) -> None:
     task_id = rota.submit_native("ann", "fit")
     lease = take_one(rota)
     assert say(rota, lease, "complete", result=1).status == 200
-    for what in ({"result": 2}, {"result": 1}):
-        answer = say(rota, lease, "complete", **what)
+    for other in (2, None):
+        answer = say(rota, lease, "complete", result=other)
         assert (answer.status, answer.code) == (409, "stale_attempt")
         assert answer.json["details"]["taskId"] == task_id
     assert say(rota, lease, "fail", error="no").code == "stale_attempt"
@@ -54,6 +54,74 @@ def test_a_task_is_completed_once(rota: Rota) -> None:
     ]  # fmt: skip
     assert {event["data"]["token"] for event in refused} == {lease["token"]}
     assert rota.digests()[0] == rota.digests()[1]
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "then"),
+    [
+        ("complete", {"result": {"n": [1]}}, "succeeded"),
+        ("complete", {}, "succeeded"),
+        ("fail", {"error": "no", "code": "mine", "details": {"n": 1}}, "failed"),
+        ("fail", {"error": "no", "retryable": True, "retryAfterMs": 60_000}, "scheduled"),
+        ("release", {}, "ready"),
+    ],
+)
+def test_the_same_outcome_said_again_was_accepted(
+    rota: Rota, what: str, said: dict[str, Any], then: str
+) -> None:
+    retry = {"retry": {"maxAttempts": 2, "kind": "fixed"}} if then == "scheduled" else {}
+    task_id = rota.submit_native("ann", "fit", **retry)
+    lease = take_one(rota)
+    first = say(rota, lease, what, workerId="ada", **said)
+    assert (first.status, first.json["state"]) == (200, then)
+    rota.restart()
+    for more in ({}, {"workerId": "ada"}):
+        again = say(rota, lease, what, **said, **more)
+        assert (again.status, again.json) == (200, {**first.json, "idempotent": True})
+    item = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": what, **said}
+    answer = rota.post("/v1/leases/settle", {"workerId": "ada", "outcomes": [item, item]})
+    assert [each["idempotent"] for each in answer.json["outcomes"]] == [True, True]
+    assert rota.events(task=task_id, kind="result_refused") == []
+    for other, more in (("fail", {"error": "another"}), ("complete", {"result": "another"})):
+        assert say(rota, lease, other, **more).code == "stale_attempt"
+    assert say(rota, lease, what, workerId="eve", **said).code == "stale_attempt"
+
+
+def test_an_outcome_of_an_earlier_attempt_said_again_was_accepted(rota: Rota) -> None:
+    rota.submit_native("ann", "fit")
+    first = take_one(rota)
+    assert say(rota, first, "release").status == 200
+    second = take_one(rota, "ben")
+    again = say(rota, first, "release")
+    assert (again.status, again.json["state"]) == (200, "assigned")
+    assert say(rota, second, "complete").status == 200
+    assert say(rota, first, "complete").code == "stale_attempt"
+
+
+def test_what_ended_an_attempt_for_its_worker_is_no_outcome_of_it(rota: Rota) -> None:
+    rota.submit_native("ann", "fit", timeoutMs=1)
+    lease = take_one(rota)
+    task = ended(rota, lease["taskId"])
+    code, error = task["error"]["code"], task["error"]["message"]
+    assert say(rota, lease, "fail", code=code, error=error).code == "stale_attempt"
+    assert say(rota, lease, "release").code == "stale_attempt"
+
+
+def test_a_refused_wish_for_more_hides_no_outcome(rota: Rota) -> None:
+    may_wait(rota, requests=1)
+    task_id = rota.submit_native("ann", "fit")
+    lease = take_one(rota)
+    waiting = Waiting(rota, "ben")
+    item = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
+    body = {"workerId": "ada", "outcomes": [item], "lease": {"waitMs": WAIT_MS}}
+    answer = rota.post("/v1/leases/settle", body)
+    assert (answer.status, answer.json["leases"]) == (200, [])
+    assert answer.json["outcomes"][0]["state"] == "succeeded"
+    error = answer.json["leaseError"]
+    assert (error["code"], error["retryable"]) == ("too_many_waiting", True)
+    assert look(rota, task_id)["state"] == "succeeded"
+    rota.submit_native("ann", "fit")
+    assert len(waiting.given()) == 1
 
 
 def test_an_outcome_after_the_expiry_is_recorded_and_changes_nothing(rota: Rota) -> None:
@@ -394,10 +462,10 @@ def test_workers_with_long_names_for_what_they_take_are_bounded_in_bytes(
 
 
 def test_stale_outcomes_fill_no_log(rota: Rota) -> None:
-    """A worker that says the same for ever is refused for ever, and written down now and then."""
+    """A worker that is late for ever is refused for ever, and written down now and then."""
     task_id = rota.submit_native("ann", "fit")
     lease = take_one(rota)
-    say(rota, lease, "complete")
+    say(rota, lease, "complete", result="in time")
     outcome = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "complete"}
     body = {"workerId": "ada", "outcomes": [outcome] * 1000}
     for _ in range(3):

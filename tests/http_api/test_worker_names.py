@@ -74,7 +74,7 @@ def test_a_refused_outcome_is_by_its_worker(guarded: Guarded) -> None:
     lease = lent(guarded, "fleet", "ada")
     path = f"/v1/leases/{lease['leaseId']}/complete"
     guarded.ask("fleet", "POST", path, {"token": lease["token"]})
-    for who in ({"workerId": "eve"}, {}):
+    for who in ({"workerId": "eve"}, {"result": "late"}):
         answer = guarded.ask("fleet", "POST", path, {"token": lease["token"], **who})
         assert answer.code == "stale_attempt"
     refused = guarded.rota.events(task=task_id, kind="result_refused")
@@ -86,7 +86,7 @@ def test_without_tokens_it_is_the_workers_name(rota: Rota) -> None:
     task_id = rota.submit_native("ann", "fit")
     lease = take_one(rota, "ada")
     assert say(rota, lease, "complete", workerId="ada").status == 200
-    assert say(rota, lease, "complete", workerId="ada").code == "stale_attempt"
+    assert say(rota, lease, "complete", workerId="ada", result=1).code == "stale_attempt"
     said = by_of(rota, task_id)
     assert (said["task_succeeded"], said["result_refused"]) == ("ada", "ada")
 

@@ -1,8 +1,8 @@
 """Leases: taking tasks, keeping them, and giving them back with what became of them.
 
 Most programs want `rota.client.Worker`, which does all of this by itself. An outcome carries the
-token of its lease, so the server takes it at most once; one that comes twice is refused with
-`stale_attempt`, which is why a client may send it again.
+token of its lease, so the server takes it at most once, and a client may send it again: the same
+is answered as the first time, anything else is refused with `stale_attempt`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LeaseCalls:
     def complete(self, lease_id: str, token: int, result: Any = None) -> Call:
         """Say that a task is done, with its result. Raises Conflict `stale_attempt`, NotFound."""
         body = said({"token": token, "result": result})
-        return Call("POST", path_of("leases", lease_id, "complete"), body=body)
+        return Call("POST", path_of("leases", lease_id, "complete"), body=body, is_safe=True)
 
     @asks(Settled)
     def fail(
@@ -107,12 +107,14 @@ class LeaseCalls:
         """Say that an attempt failed; whether there is another is the task's policy to say."""
         body = said({"token": token, "error": error, "code": code, "retryable": retryable})
         more = said({"retryAfterMs": in_ms(retry_after_s), "details": details})
-        return Call("POST", path_of("leases", lease_id, "fail"), body=body | more)
+        return Call("POST", path_of("leases", lease_id, "fail"), body=body | more, is_safe=True)
 
     @asks(Settled)
     def release(self, lease_id: str, token: int) -> Call:
         """Give a task back undone, at no cost to it."""
-        return Call("POST", path_of("leases", lease_id, "release"), body={"token": token})
+        return Call(
+            "POST", path_of("leases", lease_id, "release"), body={"token": token}, is_safe=True
+        )
 
     @asks(SettledMany)
     def settle(

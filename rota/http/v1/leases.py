@@ -30,6 +30,7 @@ from rota.http.lease_models import (
     WantsBody,
 )
 from rota.http.presence import connection_of
+from rota.http.problems import native_body
 
 if TYPE_CHECKING:
     from rota.actors.lent import Lent, Settled
@@ -171,9 +172,15 @@ async def _settle_one(call: Call, body: HeldBody, outcome: Outcome | None) -> An
 
 
 def _settled(name: str, settled: Settled) -> dict[str, Any]:
-    answer = {"leaseId": name, "taskId": settled.task, "state": settled.state}
+    answer: dict[str, Any] = {
+        "leaseId": name,
+        "taskId": settled.task,
+        "state": settled.state,
+    }
     if settled.next_at:
         answer["nextAttemptAt"] = rfc3339(settled.next_at)
+    if settled.is_repeated:
+        answer["idempotent"] = True
     return answer
 
 
@@ -194,10 +201,14 @@ async def settle(call: Call) -> Any:
             outcome = _failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    leases, why = [], {}
+    leases: list[dict[str, Any]] = []
+    why: dict[str, Any] = {}
     if wants is not None and body.lease is not None:
-        leases = await _lent(call, wants, body.lease.waitMs)
-        why = await _why_none(call, wants, leases)
+        try:
+            leases = await _lent(call, wants, body.lease.waitMs)
+            why = await _why_none(call, wants, leases)
+        except RotaError as error:  # which says nothing of the outcomes
+            why = {"leaseError": native_body(error, call.request_id)}
     outcomes = [
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
