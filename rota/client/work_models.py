@@ -206,6 +206,7 @@ class Schedule:
     end_at: datetime | None = None
     next_at: datetime | None = None
     due_at: datetime | None = None
+    fired_until: datetime | None = None
     last_fired_at: datetime | None = None
     last_moment: datetime | None = None
     last_outcome: str | None = None
@@ -362,6 +363,7 @@ class Token:
 
     name: str
     role: str
+    principal: str = ""
     agents: list[str] | None = None
     created_at: datetime | None = None
     created_by: str | None = None

@@ -117,7 +117,7 @@ def test_with_log_level_debug_requests_and_grants_are_logged(tmp_path):
         done = client.submit("echo", "ann")["taskId"]
         client.wait(done, 10)
         lent = client.submit("greet", "ann")["taskId"]
-        client.lease("w1", types=["greet"])
+        client.lease("w1", actions=["greet"])
     process.stop()
     said = process.output()
     assert "POST /v1/tasks by local: 202" in said

@@ -319,6 +319,7 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         project="p",
         run="run-1",
         schedule="nightly",
+        uncounted=False,
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))

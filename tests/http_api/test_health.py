@@ -31,7 +31,7 @@ def test_health_is_ok_and_has_its_documented_shape(rota: Rota) -> None:
     assert (found["status"], found["db"]) == ("ok", "ok")
     assert found["agent_version"] == __version__
     assert type(found["uptime_seconds"]) is int
-    assert found["queue"] == {"queued": 1, "running": 0, "max_concurrent": 20}
+    assert found["queue"] == {"queued": 1, "running": 0, "max_concurrent": 1000}
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["timestamp"])
 
 

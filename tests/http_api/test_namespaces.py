@@ -650,7 +650,7 @@ def test_a_reload_while_one_cannot_record_is_taken_over_when_it_can(
         line = next(line for line in rota.log.lines if ": reloaded " in line)
         assert line.endswith(": maxQueueSize, maxQueueSize of team-b; the rules of types changed")
     assert third.events()[-1]["kind"] == "config_changed"
-    assert [event["kind"] for event in second.events()] == ["server_started"]
+    until(lambda: [event["kind"] for event in second.events()] == ["server_started"])
     rota.inside(make_room)
     until(lambda: second.post("/v1/tasks", TASK).status == 202, what="it takes tasks again")
     started = [each for each in second.events() if each["kind"] == "server_started"][-1]
