@@ -275,13 +275,19 @@ class AdmissionActor(CooperativeActor):
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
         decide.check_can_fit(limits, agents, batch.dialect)
         decide.check_requirements(state.backlog, (task.plan for task in batch.tasks))
-        is_flow = batch.flow is not None
-        batch_id = self._ids.of_workflow() if is_flow else self._ids.of_batch(batch.dialect)
+        if batch.flow is not None:
+            batch_id = self._ids.of_workflow(batch.wanted_id, fetched)
+        else:
+            batch_id = self._ids.of_batch(batch.dialect)
         full = decide.why_full(state.backlog, limits, agents, batch.dialect)
         if full is not None:
-            raise self._refused_batch(batch, batch_id, full)
+            fresh = batch_id if batch.wanted_id is None else self._ids.of_workflow()
+            raise self._refused_batch(batch, fresh, full)  # the wanted one stays free
         ids: dict[str, None] = {}
         for command in batch.tasks:
+            if command.wanted_id == batch_id:
+                msg = f"a task of this workflow wants its id '{batch_id}'"
+                raise Conflict(msg, code="id_taken", details={"taskId": batch_id})
             ids[self._ids.of_task(command, fetched, ids)] = None
         tasks, prospects = decide.decide_batch(
             batch,

@@ -71,6 +71,8 @@ class Foresight:
                     found = self._archive.either(subject, message.fetched)
                     yield from found.tasks if isinstance(found, Batch) else ()
                 return
+        if batch.wanted_id is not None:
+            yield batch.wanted_id
         for request in batch.tasks:
             yield from self._of_task(request)
 

@@ -55,17 +55,26 @@ class NewIds:
         wanted = command.wanted_id
         if wanted is None:
             return self.draw(command.dialect)
-        details = {"taskId": wanted}
-        is_on_a_list = wanted in self._journal.state.projects.names
-        if is_on_a_list or self._archive.is_known(wanted, fetched):
-            raise Conflict(f"there is a task '{wanted}' already", code="id_taken", details=details)
+        self._check_free(wanted, fetched, "task")
         if wanted in taken:
             msg = f"two tasks of this batch want the id '{wanted}'"
-            raise Conflict(msg, code="id_taken", details=details)
+            raise Conflict(msg, code="id_taken", details={"taskId": wanted})
         return wanted
 
-    def of_workflow(self) -> str:
-        return self.of_batch("native", ids.WORKFLOW)
+    def of_workflow(self, wanted: str | None = None, fetched: Fetched | None = None) -> str:
+        """Give the id that was asked for, or a new one. Raises Conflict."""
+        if wanted is None:
+            return self.of_batch("native", ids.WORKFLOW)
+        self._check_free(wanted, fetched, "workflow")
+        return wanted
+
+    def _check_free(self, wanted: str, fetched: Fetched | None, kind: str) -> None:
+        """Refuse an id that a task or a workflow has: they share one index. Raises Conflict."""
+        is_on_a_list = wanted in self._journal.state.projects.names
+        if is_on_a_list or self._archive.is_known(wanted, fetched):
+            what = kind if kind == "task" else "task or a workflow"
+            msg = f"there is a {what} '{wanted}' already"
+            raise Conflict(msg, code="id_taken", details={f"{kind}Id": wanted})
 
     def of_run(self) -> str:
         return self.of_batch("native", ids.RUN)

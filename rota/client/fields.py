@@ -121,6 +121,7 @@ class WorkflowFields(TypedDict, total=False):
     """What a workflow may say beside its tasks."""
 
     name: str | None
+    workflow_id: str | None
     agent: str | None
     open: bool
     failure: FailureFields | None

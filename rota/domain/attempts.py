@@ -20,6 +20,7 @@ from rota.domain.task import (
     FAILED,
     FAULTED,
     IN_FLIGHT,
+    LEASE_EXPIRED,
     ORDERLY,
     PREEMPTED,
     READY,
@@ -79,7 +80,10 @@ def decide_interruption(
     task: Task, reason: str
 ) -> tuple[e.AttemptInterrupted] | tuple[e.AttemptInterrupted, e.TaskFailed]:
     """Put a task whose attempt was cut off back into its queue, or end it."""
-    interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason)
+    error = None
+    if reason == LEASE_EXPIRED:
+        error = f"worker {task.worker} was silent until its lease expired"
+    interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason, error=error)
     never_ran = reason == RELEASED or (reason in (ORDERLY, UNREAD) and task.state is ASSIGNED)
     if task.on_interrupt == "fail" and not never_ran:
         error = "the attempt was interrupted and the task must not run twice"

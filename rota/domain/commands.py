@@ -79,6 +79,7 @@ class SubmitBatch(NamedTuple):
     idempotency: str | None = None
     digest: str | None = None
     flow: Flow | None = None
+    wanted_id: str | None = None
 
 
 class Outcome(NamedTuple):

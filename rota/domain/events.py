@@ -269,7 +269,8 @@ class TaskReprioritised(NamedTuple):
 class AttemptInterrupted(NamedTuple):
     """The attempt was cut off by no fault of its own; the task waits again, no attempt is spent.
 
-    The server went away under it, or it made room `for_task`.
+    The server went away under it, or it made room `for_task`. With an `error` that is the task's
+    last one from then on, and the reason its code.
     """
 
     task: str
@@ -277,6 +278,7 @@ class AttemptInterrupted(NamedTuple):
     attempt: int
     reason: str
     for_task: str | None = None
+    error: str | None = None
 
 
 class ResultRefused(NamedTuple):

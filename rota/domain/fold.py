@@ -201,6 +201,9 @@ def _interrupted(record: e.Record[e.AttemptInterrupted], task: Task) -> None:
     task.attempt -= 1
     if event.reason not in BLAMELESS:
         task.interruptions += 1
+    if event.error is not None:
+        task.error, task.error_code = event.error, event.reason.replace(" ", "_")
+        task.error_details = None
 
 
 def _logged(record: e.Record[e.TaskLogged], task: Task) -> None:

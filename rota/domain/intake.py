@@ -165,7 +165,10 @@ class Request(NamedTuple):
 
 
 class BatchRequest(NamedTuple):
-    """What can be asked of tasks that go in together; with a `flow` they are a workflow."""
+    """What can be asked of tasks that go in together; with a `flow` they are a workflow.
+
+    `wanted_id` is the id that the client chose for a workflow.
+    """
 
     tasks: tuple[Request, ...]
     dialect: str = "native"
@@ -175,6 +178,7 @@ class BatchRequest(NamedTuple):
     idempotency: str | None = None
     digest: str | None = None
     flow: Flow | None = None
+    wanted_id: str | None = None
 
 
 class TimeoutTooLong(InvalidRequest):
@@ -237,6 +241,7 @@ def take_in_batch(batch: BatchRequest, rules: Rules, now: int) -> SubmitBatch:
         batch.idempotency,
         batch.digest,
         batch.flow,
+        batch.wanted_id,
     )
 
 

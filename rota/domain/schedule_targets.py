@@ -175,8 +175,9 @@ def check_alone(request: Request) -> None:
 
 def check_workflow(batch: BatchRequest, rules: Rules) -> None:
     """Refuse a workflow that could not be made each time. Raises InvalidRequest."""
-    if batch.idempotency is not None:
-        raise _bad("workflow.idempotencyKey", "is for one workflow, and a schedule makes many")
+    for name, value in (("idempotencyKey", batch.idempotency), ("workflowId", batch.wanted_id)):
+        if value is not None:
+            raise _bad(f"workflow.{name}", "is for one workflow, and a schedule makes many")
     for at, request in enumerate(batch.tasks):
         check_task(request, f"workflow.tasks.{at}")
         for each in request.depends:

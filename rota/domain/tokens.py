@@ -42,21 +42,28 @@ class Right(StrEnum):
     """Take tasks, say what became of them, and add to their logs."""
     SEE = "see"
     """Look at tasks, and at what was recorded of them."""
+    ORCHESTRATE = "orchestrate"
+    """Make and end workflows, and give the dead new lives."""
+    MEASURE = "measure"
+    """Read the figures of each day."""
     OVERSEE = "oversee"
     """Look at the scheduler as a whole."""
     MANAGE = "manage"
     """Everything else: pauses, limits, tokens."""
 
 
-SUBMIT, WORK, AUDIT, ADMIN = "submit", "work", "audit", "admin"
+SUBMIT, WORK, ORCHESTRATE, ANALYSE = "submit", "work", "orchestrate", "analyse"
+AUDIT, ADMIN = "audit", "admin"
 
 ROLES: dict[str, frozenset[Right]] = {
     SUBMIT: frozenset({Right.SUBMIT, Right.SEE}),
     WORK: frozenset({Right.WORK, Right.SEE}),
-    AUDIT: frozenset({Right.SEE, Right.OVERSEE}),
+    ORCHESTRATE: frozenset({Right.SUBMIT, Right.SEE, Right.ORCHESTRATE}),
+    ANALYSE: frozenset({Right.MEASURE}),
+    AUDIT: frozenset({Right.SEE, Right.OVERSEE, Right.MEASURE}),
     ADMIN: frozenset(Right),
 }
-SCOPED = (SUBMIT, WORK)
+SCOPED = (SUBMIT, WORK, ANALYSE)
 """The roles whose tokens are for the agents that they name."""
 
 

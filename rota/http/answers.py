@@ -270,7 +270,7 @@ class TokenView(BaseModel):
 
     name: str
     principal: str = Field(description="what events say they are `by`: it is this token's alone")
-    role: Literal["submit", "work", "audit", "admin"]
+    role: Literal["submit", "work", "orchestrate", "analyse", "audit", "admin"]
     agents: list[str] | None = Field(None, description="those it is for; `*` is all")
     createdAt: str
     createdBy: str
@@ -283,7 +283,7 @@ class TokenMade(BaseModel):
 
     name: str
     principal: str = Field(description="what events say they are `by`: it is this token's alone")
-    role: Literal["submit", "work", "audit", "admin"]
+    role: Literal["submit", "work", "orchestrate", "analyse", "audit", "admin"]
     agents: list[str] | None = None
     expiresAt: str | None = None
     token: str

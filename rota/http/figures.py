@@ -15,7 +15,7 @@ from rota.errors import InvalidRequest
 from rota.projections import daily as d
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from rota.http.call import Call
     from rota.projections.daily import Cell, Daily
@@ -43,7 +43,7 @@ def rest(total: Cell, cells: Iterable[Cell]) -> Cell:
     return [whole - part for whole, part in zip(total, named, strict=True)]
 
 
-def _section(total: Cell, agents: dict[str, Cell], other: Cell) -> dict[str, Any]:
+def _section(total: Cell, agents: Mapping[str, Cell], other: Cell) -> dict[str, Any]:
     rows = {agent: _row(cell) for agent, cell in agents.items()}
     section = _row(total)
     section["error_rates_per_agent"] = {agent: row["error_rate"] for agent, row in rows.items()}
@@ -69,7 +69,15 @@ def _ratio(total: float, count: int, digits: int) -> float | None:
 
 
 async def by_day(call: Call) -> Any:
-    """GET /v1/stats/daily: some days, oldest first; the last week if none is named."""
+    """GET /v1/stats/daily."""
+    return call.json({"days": await days_of(call, "agentId")})
+
+
+async def days_of(call: Call, agent_field: str) -> list[dict[str, Any]]:
+    """Give the figures of some days, oldest first; the last week if none is named.
+
+    Whoever is for some agents gets theirs alone: what other agents did is in no sum of it.
+    """
     today = call.now() // d.DAY_US
     last = _day(call, "to", today)
     first = _day(call, "from", last - DAYS_SHOWN + 1)
@@ -77,25 +85,34 @@ async def by_day(call: Call) -> Any:
         raise _bad("from", "is after 'to'")
     if last - first >= DAYS_SHOWN_MAX:
         raise _bad("from", f"at most {DAYS_SHOWN_MAX} days can be asked for at once")
-    agent = call.query("agentId")
+    agent, own = call.query(agent_field), call.caller.agents
     if agent is not None and len(agent) > ID_CHARS_MAX:
-        raise _bad("agentId", f"must have at most {ID_CHARS_MAX} characters")
+        raise _bad(agent_field, f"must have at most {ID_CHARS_MAX} characters")
+    if agent is not None:
+        call.caller.check_agents([agent])
     days = range(max(first, 0), min(last, today) + 1)
 
     def look(state: State) -> list[dict[str, Any]]:
-        return [_of_day(state.daily, day, agent) for day in days]
+        return [_of_day(state.daily, day, agent, own) for day in days]
 
-    return call.json({"days": await call.sight.seen(look)})
+    return await call.sight.seen(look)
 
 
-def _of_day(daily: Daily, day: int, agent: str | None) -> dict[str, Any]:
-    found, name = daily.of_day(day), {"day": rfc3339(day * d.DAY_US)[:10]}
-    if agent is None:
+def _of_day(
+    daily: Daily, day: int, agent: str | None, own: Collection[str] | None
+) -> dict[str, Any]:
+    found, name, none = daily.of_day(day), {"day": rfc3339(day * d.DAY_US)[:10]}, [0] * d.KEPT
+    if agent is None and own is None:
         return name | _section(found.total(), found.agents, found.other)
+    if agent is None:
+        cells = {each: cell for each, cell in found.agents.items() if each in (own or ())}
+        return name | _section(d.summed(cells.values(), none), cells, none)
     cell = found.agents.get(agent)
+    if cell is None and own is not None and any(found.other):
+        return name | dict.fromkeys(_row(none))
     if cell is None and any(found.other):  # which may be this agent's, or not
         return name | dict.fromkeys(_row(found.other)) | {"other": _row(found.other)}
-    return name | _row(cell or [0] * d.KEPT)
+    return name | _row(cell or none)
 
 
 def _day(call: Call, name: str, default: int) -> int:

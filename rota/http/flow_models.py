@@ -15,6 +15,7 @@ from rota.http.models import (
     BatchItem,
     Key,
     NativeBody,
+    OwnId,
     Priority,
     Url,
     one_action,
@@ -78,6 +79,7 @@ class WorkflowBody(NativeBody):
     """POST /v1/workflows: a batch with a name, a rule for failures, and room for more."""
 
     name: Key | None = None
+    workflowId: OwnId | None = Field(None, description="an id of your own choice, such as a UUID")
     tasks: list[BatchItem] = Field([], max_length=BATCH_MAX, fail_fast=True)
     agentId: AgentId | None = Field(None, description="for the items that name none")
     open: bool = Field(False, description="it ends only after it was closed")

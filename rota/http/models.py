@@ -364,7 +364,7 @@ class TokenBody(NativeBody):
     """POST /v1/tokens: who gets it, what it may do, for which agents, and for how long."""
 
     name: Annotated[str, StringConstraints(max_length=100), AfterValidator(_token_name)]
-    role: Literal["submit", "work", "audit", "admin"]
+    role: Literal["submit", "work", "orchestrate", "analyse", "audit", "admin"]
     agents: Annotated[
         list[AgentId],
         Field(max_length=TOKEN_AGENTS_MAX, description="for submit and work; `*` is all"),

@@ -198,7 +198,7 @@ ROUTES: tuple[Route, ...] = (
         answers.DayPage,
         200,
         ("from", "to", "agentId"),
-        needs=Right.OVERSEE,
+        needs=Right.MEASURE,
     ),
     Route("GET", "/v1/config", control.get_config, "The settings in force", needs=Right.OVERSEE),
     Route(

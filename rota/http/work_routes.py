@@ -1,6 +1,6 @@
 """The rows of the table for workers, and for those who orchestrate them; routes.py has the rest.
 
-What crosses agents (workflows, new lives for the dead) is the administrators' alone.
+What crosses agents (workflows, new lives for the dead) is for orchestrators.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         work_answers.WorkflowSubmitted,
         202,
         also=(200,),
+        needs=Right.ORCHESTRATE,
     ),
     Route(
         "GET",
@@ -116,6 +117,7 @@ WORK_ROUTES: tuple[Route, ...] = (
             f"{how.capitalize()} a workflow",
             models.ReasonBody,
             work_answers.WorkflowState,
+            needs=Right.ORCHESTRATE,
         )
         for how, handler in workflows.STEERING.items()
     ),
@@ -138,6 +140,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         flow_models.ReviveBody,
         work_answers.Revived,
         202,
+        needs=Right.ORCHESTRATE,
     ),
     Route(
         "POST",
@@ -146,5 +149,6 @@ WORK_ROUTES: tuple[Route, ...] = (
         "New lives for dead tasks",
         flow_models.ReviveManyBody,
         work_answers.RevivedMany,
+        needs=Right.ORCHESTRATE,
     ),
 )

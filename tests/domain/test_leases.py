@@ -68,7 +68,9 @@ def test_an_expiry_says_who_was_silent_and_interrupts_the_attempt() -> None:
     lease = Lease(TAKEN.task, 0)
     TAKEN.when(decide_lease_expiry, lease, 10 * S).then(
         e.LeaseExpired("t1", "a1", 1, "ada", 0, 10_000, 0),
-        e.AttemptInterrupted("t1", "a1", 1, "lease expired"),
+        e.AttemptInterrupted(
+            "t1", "a1", 1, "lease expired", error="worker ada was silent until its lease expired"
+        ),
     )
 
 

@@ -40,7 +40,9 @@ def refused(wanted: NewToken, tokens: dict[str, Token] | None = None, taken: Any
 
 def test_a_role_may_do_what_the_table_says() -> None:
     assert ROLES["admin"] == set(Right)
-    assert ROLES["audit"] == {Right.SEE, Right.OVERSEE}
+    assert ROLES["audit"] == {Right.SEE, Right.OVERSEE, Right.MEASURE}
+    assert ROLES["orchestrate"] == {Right.SUBMIT, Right.SEE, Right.ORCHESTRATE}
+    assert ROLES["analyse"] == {Right.MEASURE}
     assert ROLES["submit"] == {Right.SUBMIT, Right.SEE}
     assert ROLES["work"] == {Right.WORK, Right.SEE}
 

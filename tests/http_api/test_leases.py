@@ -504,3 +504,13 @@ def test_a_worker_that_holds_a_task_is_known_after_a_restart(rota: Rota) -> None
     [row] = rota.get("/v1/workers").json["workers"]
     assert (row["workerId"], row["holds"], row["waiting"]) == ("ada", 1, False)
     assert say(rota, lease, "complete", result=1).status == 200
+
+
+def test_an_expired_lease_is_the_tasks_last_error(rota: Rota) -> None:
+    task_id = rota.submit_native("ann", "fit")
+    rota.post("/v1/leases", {"workerId": "ada", "leaseMs": 1000})
+    task = until(lambda: (t := look(rota, task_id))["state"] == "ready" and t, what="its expiry")
+    assert task["lastError"] == {
+        "code": "lease_expired",
+        "message": "worker ada was silent until its lease expired",
+    }

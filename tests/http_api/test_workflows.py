@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -307,3 +308,47 @@ def test_a_workflow_that_is_not_there_is_not_found(rota: Rota) -> None:
     flow, _ = submit(rota, WAITS)
     assert rota.get(f"/v1/batches/{flow}").status == 404
     assert rota.post(f"/v1/batches/{flow}/cancel").status == 404
+
+
+def test_a_workflow_may_have_an_id_of_the_clients(rota: Rota) -> None:
+    own = str(uuid.uuid4())
+    body = {"workflowId": own, "agentId": "ann", "tasks": [{"action": "waits"}]}
+    made = rota.post("/v1/workflows", body)
+    assert (made.status, made.json["workflowId"]) == (202, own)
+    task = made.json["tasks"][0]["taskId"]
+    again = rota.post("/v1/workflows", body)
+    assert (again.status, again.code) == (409, "id_taken")
+    assert again.json["details"] == {"workflowId": own}
+    as_task = rota.post("/v1/tasks", {"agentId": "ann", "action": "waits", "taskId": own})
+    assert (as_task.status, as_task.code) == (409, "id_taken")
+    rota.submit_native("ann", "waits", taskId="mine")
+    assert rota.post("/v1/workflows", {**body, "workflowId": "mine"}).code == "id_taken"
+    twice = {**body, "workflowId": "new", "tasks": [{"action": "waits", "taskId": "new"}]}
+    assert rota.post("/v1/workflows", twice).code == "id_taken"
+    rota.restart()
+    assert rota.get(f"/v1/workflows/{own}").json["tasks"][0]["taskId"] == task
+    assert rota.post("/v1/workflows", body).code == "id_taken"
+    rota.post(f"/v1/workflows/{own}/cancel")
+    assert rota.post("/v1/workflows", body).code == "id_taken"
+
+
+def test_a_repeat_under_a_key_gives_the_workflow_of_the_clients_id(rota: Rota) -> None:
+    body = {"workflowId": "wf", "open": True, "idempotencyKey": "once"}
+    first, second = (rota.post("/v1/workflows", body) for _ in range(2))
+    assert (first.status, second.status) == (202, 200)
+    assert first.json["workflowId"] == second.json["workflowId"] == "wf"
+
+
+def test_a_refused_workflow_leaves_its_id_free(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxQueueSize": 1}})
+    waits = rota.submit_native("ann", "waits")
+    body = {"workflowId": "wf", "agentId": "ann", "tasks": [{"action": "waits"}]}
+    assert rota.post("/v1/workflows", body).status == 429
+    rota.post(f"/v1/tasks/{waits}/cancel")
+    assert rota.post("/v1/workflows", body).status == 202
+
+
+@pytest.mark.parametrize("own", ["wfl_1", "tsk_1", "", "a/b", 5])
+def test_a_workflows_own_id_must_not_be_rotas(rota: Rota, own: Any) -> None:
+    answer = rota.post("/v1/workflows", {"workflowId": own, "open": True})
+    assert (answer.status, answer.json["details"]) == (400, {"field": "workflowId"})

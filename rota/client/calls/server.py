@@ -104,7 +104,10 @@ class ServerCalls:
         agents: Iterable[str] = (),
         expires_s: float | None = None,
     ) -> Call:
-        """Make a token: role is submit, work, audit or admin. Its secret is shown this once."""
+        """Make a token; its secret is shown this once.
+
+        role is submit, work, orchestrate, analyse, audit or admin.
+        """
         body = said({"name": name, "role": role})
         if named := list(agents):
             body["agents"] = named

@@ -135,7 +135,7 @@ async def _workflow(call: Call, flow: WorkflowBody) -> dict[str, Any]:
     requests = await read_items(call, flow, "workflow.")
     batch = BatchRequest(
         requests, callback=flow.callbackUrl or None, by=call.by, idempotency=flow.idempotencyKey,
-        flow=flow_of(flow),
+        flow=flow_of(flow), wanted_id=flow.workflowId,
     )  # fmt: skip
     check_workflow(batch, call.bridge.rules)
     return write_workflow(batch)

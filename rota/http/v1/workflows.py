@@ -36,7 +36,11 @@ async def submit(call: Call) -> Any:
             msg = f"field '{field}': the tasks of a new workflow are of this one"
             raise InvalidRequest(msg, details={"field": field})
     batch = BatchRequest(
-        requests, callback=body.callbackUrl or None, by=call.by, flow=flow_of(body)
+        requests,
+        callback=body.callbackUrl or None,
+        by=call.by,
+        flow=flow_of(body),
+        wanted_id=body.workflowId,
     )
     admitted = await call.bridge.submit_batch(keyed_batch(call, batch, body.idempotencyKey, raw))
     answer: dict[str, Any] = {"workflowId": admitted.batch, "state": RUNNING}
