@@ -1,11 +1,11 @@
-# Everything needs only Python 3.11 and make; the rest is installed into .venv.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Everything needs only Python 3.11 or newer and make; the rest is installed into .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 ARGS ?=
 
 .PHONY: run test lint types check cover bench clean
 
-run: .venv/installed  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --data-dir other-data")
+run: .venv/running  ## serve on http://127.0.0.1:9867 (ARGS="--port 9000 --data-dir other-data")
 	$(BIN)/rota serve $(ARGS)
 
 test: .venv/installed  ## every test, on all cores
@@ -28,8 +28,14 @@ cover: .venv/installed  ## line and branch coverage of the tests that run in thi
 bench: .venv/installed  ## every benchmark, with its floors
 	$(BIN)/python benchmarks/run_all.py $(ARGS)
 
-.venv/installed: pyproject.toml
+.venv/running: pyproject.toml  # what a server needs
+	@test -n "$(PYTHON)" || { echo "rota needs Python 3.11 or newer, and finds none: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; old = sys.version_info < (3, 11); sys.exit("rota needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2] if old else 0)'
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/installed: .venv/running  # and the tools of development
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
