@@ -36,8 +36,8 @@ from rota.sections import (
     check_tokens,
     folder_of,
 )
-from rota.setting_names import canonical, spellings, without_zeros
-from rota.wording import API_PATH, HTTP_URL, UNKNOWN, all_wrong
+from rota.setting_names import canonical, names_at, spellings, without_zeros
+from rota.wording import API_PATH, HTTP_URL, UNKNOWN, all_wrong, guess
 
 ID_CHARS_MAX = 200
 ACTION_CHARS_MAX = 200
@@ -289,7 +289,8 @@ def parse_settings(data: Any) -> Settings:
 
 def _problem(kind: str, where: str, problem: str) -> str:
     if kind in ("extra_forbidden", UNKNOWN):
-        problem = "no such setting"
+        *table, name = where.split(".")
+        problem = f"no such setting{guess(name, names_at(Settings, table))}"
     return f"{where}: {problem}" if where else problem
 
 

@@ -97,6 +97,22 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+def names_at(table: Any, path: list[str]) -> list[str]:
+    """Give the names of the settings in a table inside of another; none if it has no settings."""
+    for part in get_args(table):
+        if get_origin(table) is not dict and (found := names_at(part, path)):
+            return found
+    if get_origin(table) is dict and path:  # its keys are names that people chose
+        return names_at(get_args(table)[1], path[1:])
+    if not (isinstance(table, type) and issubclass(table, BaseModel)):
+        return []
+    known = spellings(table)
+    if not path:
+        return list(dict.fromkeys(known.values()))
+    field = table.model_fields.get(_fields(table).get(known.get(path[0], ""), ""))
+    return names_at(field.annotation, path[1:]) if field is not None else []
+
+
 @cache
 def _fields(model: type[BaseModel]) -> dict[str, str]:
     """Give the field behind each printed name."""

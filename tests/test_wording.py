@@ -107,6 +107,27 @@ def test_a_complaint_names_the_field_and_what_it_should_be(body: Any, message: s
         ({"server": {"port": "x"}}, "server.port: must be a whole number"),
         ({"server": {"port": 70000}}, "server.port: must be at most 65535"),
         ({"server": {"colour": 1}}, "server.colour: no such setting"),
+        ({"servr": {}}, "servr: no such setting; did you mean 'server'?"),
+        (
+            {"scheduler": {"max_infligth": 1}},
+            "scheduler.max_infligth: no such setting; did you mean 'maxInflight'?",
+        ),
+        (
+            {"types": {"x": {"executr": "pull"}}},
+            "types.x.executr: no such setting; did you mean 'executor'?",
+        ),
+        (
+            {"types": {"x": {"retry": {"base_m": 1}}}},
+            "types.x.retry.base_m: no such setting; did you mean 'baseMs'?",
+        ),
+        (
+            {"namespaces": {"a": {"scheduler": {"stratgy": "x"}}}},
+            "namespaces.a.scheduler.stratgy: no such setting; did you mean 'strategy'?",
+        ),
+        (
+            {"executors": {"web": {"kind": "http", "ulr": "http://a"}}},
+            "executors.web.ulr: no such setting; did you mean 'url'?",
+        ),
         ({"colour": 1}, "colour: no such setting"),
         ({"types": {"x": {"retry": {"colour": 1}}}}, "types.x.retry.colour: no such setting"),
         ({"executors": {"x": {"kind": "http", "url": "ftp://x"}}},
