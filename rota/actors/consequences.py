@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rota.projections.state import State
 
 
-logger = logging.getLogger("rota.webhook")
+logger = logging.getLogger("rota.dispatch")
 
 FAILED_LINES_MAX = 20
 FAILED_LINES_SPAN_S = 60.0
