@@ -19,6 +19,7 @@ from rota.domain.task import TaskState
 from rota.eventlog.codec import FIELDS, KINDS
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.callback import sign, signers_of
+from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab, projects
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -70,6 +71,26 @@ def test_every_move_between_two_states_is_drawn_and_no_other() -> None:
 def test_every_state_is_explained() -> None:
     page = (REFERENCE / "state_machine.md").read_text()
     assert all(f"| `{state.value}` |" in page for state in TaskState)
+
+
+def test_every_state_has_its_word_in_every_document() -> None:
+    page = (REFERENCE / "state_machine.md").read_text().partition("## In other words")[2]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line.startswith("|")
+    ]
+    assert head[1:] == [
+        "BrowserOS", "PinchTab", "BrowserManager", "AutoMechanica", "queue-state plan"
+    ]  # fmt: skip
+    told = {state: row[1:] for row in rows for state in row[0].split(", ")}
+    assert told.keys() == {state.value for state in TaskState}
+    plan = {state: projects.STATES.get(state.value, state.value) for state in TaskState}
+    known = (d.STATES for d in (browseros, pinchtab, browsermanager, automechanica))
+    for column, states in enumerate((*known, plan)):
+        for state in set(TaskState) - {TaskState.REJECTED}:
+            word = told[state.value][column]
+            assert states[state] in re.split(r", ", word), (head[column + 1], state)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
