@@ -29,7 +29,7 @@ from rota.domain.firings import Firing
 from rota.domain.schedule import Due
 from rota.domain.schedule_targets import Around, decide_target
 from rota.domain.task import TERMINAL, WAITING
-from rota.errors import RequestError, StorageUnavailable
+from rota.errors import QueueFull, RequestError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,7 +293,10 @@ class SchedulesActor(CooperativeActor):
         return flow if flow is not None and not flow.finished_at else None
 
     def _fire(self, schedule: Schedule, firing: Firing, by: str, now: int) -> e.ScheduleFired:
-        """Record a firing and what it makes, in one step; give the fact."""
+        """Record a firing and what it makes, in one step; give the fact.
+
+        Raises QueueFull, and nothing is recorded, if somebody asked for what has no room now.
+        """
         before = self._before(schedule)
         event = firings.decide_overlap(schedule, firing, before.id if before is not None else None)
         more: tuple[e.Event, ...] = ()
@@ -302,9 +305,12 @@ class SchedulesActor(CooperativeActor):
             more = firings.decide_replaced(schedule, before, project)
         if event is None:
             said = {"name": schedule.name, "moment": rfc3339(firing.moment)}
+            around = self._around(now, more, minds_limits=firing.manual)
             try:
-                made = decide_target(schedule.target, said, by, self._around(now, more))
+                made = decide_target(schedule.target, said, by, around)
             except RequestError as error:
+                if isinstance(error, QueueFull) and firing.manual and not firing.from_queue:
+                    raise
                 event = firings.fired(schedule, firing, domain.SKIPPED, reason=error.message)
                 more = ()
             else:
@@ -313,7 +319,7 @@ class SchedulesActor(CooperativeActor):
         self._journal.record(event, *more, by=by, at=now)
         return event
 
-    def _around(self, now: int, ended: tuple[e.Event, ...]) -> Around:
+    def _around(self, now: int, ended: tuple[e.Event, ...], *, minds_limits: bool) -> Around:
         state, ids = self._journal.state, self._ids
         freed = sum(type(each) is e.TaskCancelled and each.was in WAITING for each in ended)
         return Around(
@@ -328,6 +334,7 @@ class SchedulesActor(CooperativeActor):
             state.batches.live_flows,
             state.batches.flow_tasks,
             now,
+            minds_limits,
         )
 
     # -- what people ask for
@@ -341,7 +348,7 @@ class SchedulesActor(CooperativeActor):
         if domain.is_known(schedules.get(message.name), wanted):
             return True
         domain.check_definition(wanted, now)
-        domain.check_room(len(schedules.by_name), schedules.bytes, wanted)
+        schedules.room.check(wanted, message.by, self._journal.state.control.limits, None)
         due = next_moments.coming(wanted, now, self._draw)
         due = Due() if message.paused else due
         event = domain.created(message.name, wanted, due, paused=message.paused)
@@ -359,7 +366,7 @@ class SchedulesActor(CooperativeActor):
         if wanted == was:
             return schedule.name
         domain.check_definition(wanted, now, was)
-        domain.check_room(0, schedules.bytes, wanted, schedule.weight)
+        schedules.room.check(wanted, message.by, self._journal.state.control.limits, schedule)
         due = Due(schedule.next_at, schedule.due_at)
         if any(getattr(wanted, each) != getattr(was, each) for each in domain.TIMING):
             due = next_moments.coming(wanted, now, self._draw)

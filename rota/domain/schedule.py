@@ -7,15 +7,19 @@ computed outside (rota.calendars) and comes in as a value.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain import events as e
+from rota.domain.admission import check_can_fit
 from rota.domain.packed import packed, unpacked
+from rota.domain.shares import Shares, share_of
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rota.domain.commands import Limits
     from rota.domain.events import Record
 
 NONE, LAST, ALL = CATCH_UPS = ("none", "last", "all")
@@ -25,8 +29,9 @@ STARTED, SKIPPED, QUEUED = OUTCOMES = ("started", "skipped", "queued")
 ACTIVE, PAUSED, OVER, AHEAD = STATES = ("active", "paused", "over", "ahead")
 
 SCHEDULES_MAX = 10_000
+"""How many schedules there may be; callers have shares (domain/shares.py)."""
 BYTES_MAX = 64 << 20
-"""How many bytes the bodies of all schedules may have together."""
+"""How many bytes the bodies of all schedules may have together; callers have shares, too."""
 SPANS_MAX = 32
 """So many spans of moments that have fired are known apart."""
 TIMING = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
@@ -64,8 +69,8 @@ class Schedule:
     none of them fire again. Until `is_set_back` is taken away, the next moment may be another.
     Those up to `fired_until` fired while the clock was ahead, so it waits longer. `waiting` are
     moments that wait for its end, and whether each was asked for by somebody. `fired`, `skipped`
-    and `missed` count what became of its moments. What it `makes` is of one kind, and for `agents`;
-    `project` is the one that it starts, if it starts one.
+    and `missed` count what became of its moments. What it `makes` is of one kind, and for `agents`,
+    so many tasks for each at once; `project` is the one that it starts, if it starts one.
     """
 
     __slots__ = (
@@ -179,6 +184,11 @@ class Schedule:
         return SCHEDULE_BYTES + len(self.target_json)
 
     @property
+    def owner(self) -> str:
+        """Name the caller whose shares it takes of what there is room for."""
+        return owner_of(self.by, self.agents)
+
+    @property
     def awaits(self) -> str | None:
         """Name what its moments wait for: a task or workflow, or any run of its project."""
         return AWAITED_PROJECT + self.project if self.project is not None else self.last_subject
@@ -239,16 +249,25 @@ AWAITED_PROJECT = "project/"
 """What a project is awaited by, with its id: no task's id has a slash."""
 
 
-def agents_of(target: dict[str, Any]) -> frozenset[str]:
-    """Name the agents that what a schedule makes is for; a project is its own."""
+def agents_of(target: dict[str, Any]) -> dict[str, int]:
+    """Count, for each agent that it is for, the tasks that a firing submits; a project is its own.
+
+    A run of a project takes its tasks from a list, and an escalation comes later if at all.
+    """
     if TASK in target:
-        return frozenset((target[TASK]["agent"],))
+        return {target[TASK]["agent"]: 1}
     if PROJECT in target:
-        return frozenset((target[PROJECT]["id"],))
+        return {target[PROJECT]["id"]: 0}
     flow = target[WORKFLOW]
+    agents: dict[str, int] = dict(Counter(each["agent"] for each in flow["tasks"]))
     escalation = (flow["flow"].get("escalate") or {}).get("task")
-    named = [*flow["tasks"], *([escalation] if escalation is not None else [])]
-    return frozenset(each["agent"] for each in named)
+    if escalation is not None:
+        agents.setdefault(escalation["agent"], 0)
+    return agents
+
+
+def owner_of(by: str, agents: Iterable[str]) -> str:
+    return share_of(by, min(agents, default=""))
 
 
 def add_fired(spans: list[list[int]], moment: int, after: int | None) -> None:
@@ -293,14 +312,59 @@ def check_definition(wanted: Definition, now: int, was: Definition | None = None
         raise _bad("endAt", "is not after startAt")
 
 
-def check_room(count: int, held: int, wanted: Definition, instead_of: int = 0) -> None:
-    """Refuse one schedule, or body, more than there may be. Raises QueueFull."""
-    if not instead_of and count >= SCHEDULES_MAX:
-        msg = f"there are {SCHEDULES_MAX} schedules already; delete some"
-        raise QueueFull(msg, code="too_many_schedules", details={"max": SCHEDULES_MAX})
-    if held - instead_of + SCHEDULE_BYTES + len(packed(wanted.target) or b"") > BYTES_MAX:
-        msg = f"the bodies of all schedules would have more than {BYTES_MAX} bytes"
-        raise QueueFull(msg, code="schedules_too_large", details={"maxBytes": BYTES_MAX})
+class Room:
+    """What all schedules take together: their number, their bytes, and the tasks that they make."""
+
+    def __init__(self) -> None:
+        self.count = Shares(SCHEDULES_MAX)
+        self.bytes = Shares(BYTES_MAX)
+        self.tasks = Shares(0)
+        self.of_agent: dict[str, int] = {}
+
+    def add(self, schedule: Schedule, sign: int = 1) -> None:
+        """Count a schedule; with -1 it was there, and is no more."""
+        owner, tasks = schedule.owner, sum(schedule.agents.values())
+        for shares, amount in ((self.count, 1), (self.bytes, schedule.weight), (self.tasks, tasks)):
+            (shares.add if sign > 0 else shares.give_back)(owner, amount)
+        for agent, count in schedule.agents.items():
+            left = self.of_agent[agent] = self.of_agent.get(agent, 0) + sign * count
+            if not left:
+                del self.of_agent[agent]
+
+    def check(self, wanted: Definition, by: str, limits: Limits, was: Schedule | None) -> None:
+        """Refuse a schedule for which there is no room. Raises QueueFull or Unprocessable.
+
+        What all schedules make at once is bounded as what waits is: the calendar asks no queue.
+        """
+        agents = agents_of(wanted.target)
+        old = was.agents if was is not None else {}
+        check_can_fit(limits, list(Counter(agents).elements()), "native")
+        for agent, count in agents.items():
+            made = self.of_agent.get(agent, 0) - old.get(agent, 0) + count
+            if count > old.get(agent, 0) and made > limits.queued_per_agent:
+                most = limits.queued_per_agent
+                msg = f"the schedules of agent '{agent}' would make {made} tasks at once"
+                raise _no_room(f"{msg}; at most {most} may wait (maxPerAgent)", _TASKS, most)
+        owner, was_of = owner_of(by, agents), was.owner if was is not None else ""
+        self.tasks.most = limits.queued
+        if not self.tasks.may_replace(owner, sum(agents.values()), was_of, sum(old.values())):
+            msg = f"all schedules make as many tasks at once as may wait: {limits.queued}"
+            raise _no_room(f"{msg} (maxQueueSize), or yours as many as may", _TASKS, limits.queued)
+        if not self.count.may_replace(owner, 1, was_of, int(was is not None)):
+            msg = f"there are {SCHEDULES_MAX} schedules already, or as many of yours as may be"
+            raise _no_room(f"{msg}; delete some", "too_many_schedules", SCHEDULES_MAX)
+        weight = SCHEDULE_BYTES + len(packed(wanted.target) or b"")
+        if not self.bytes.may_replace(owner, weight, was_of, was.weight if was is not None else 0):
+            msg = f"the bodies of all schedules would have more than {BYTES_MAX} bytes"
+            msg += ", or yours more than may be"
+            raise QueueFull(msg, code="schedules_too_large", details={"maxBytes": BYTES_MAX})
+
+
+_TASKS = "too_many_scheduled_tasks"
+
+
+def _no_room(msg: str, code: str, most: int) -> QueueFull:
+    return QueueFull(msg, code=code, details={"max": most})
 
 
 def found(schedules: Mapping[str, Schedule], name: str) -> Schedule:

@@ -1,8 +1,9 @@
 """What a firing makes: a task, a workflow or a run of a project, in the record of the firing.
 
-A queue that is full does not refuse it: it was promised when the schedule was made. That stays
-bounded, because what a schedule made has ended before it makes more, and so are the bodies of all
-schedules; the firing says that the queue was full. What cannot be submitted for another reason (the
+A queue that is full does not refuse what the calendar asks for: it was promised when the schedule
+was made. That stays bounded, because what a schedule made has ended before it makes more, and what
+all of them make at once fits into the queues (`Room` in schedule.py); the firing says that the
+queue was full. What somebody asks for is refused. What cannot be submitted for another reason (the
 rules of its type have changed, there are too many workflows, the project is no more) is refused
 with that, and the moment is skipped. Params may say `{{schedule.name}}` and `{{schedule.moment}}`.
 """
@@ -18,7 +19,7 @@ from rota.domain.project import decide_run
 from rota.domain.schedule import PROJECT, TASK, WORKFLOW
 from rota.domain.stored import read_request, read_workflow
 from rota.domain.workflow import check_live, check_members
-from rota.errors import InvalidRequest
+from rota.errors import InvalidRequest, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +39,8 @@ class Around(NamedTuple):
     """What a firing needs of the shard: ids, the rules, what waits, and the time.
 
     `position` is how many tasks wait, without the one that is cancelled for this; `live_flows` and
-    `flow_tasks` count the workflows that go on and their tasks. `find` gives a project.
+    `flow_tasks` count the workflows that go on and their tasks. `find` gives a project. A firing
+    that somebody asked for `minds_limits`; one of the calendar does not.
     """
 
     new_task: Callable[[], str]
@@ -52,6 +54,7 @@ class Around(NamedTuple):
     live_flows: int
     flow_tasks: int
     now: int
+    minds_limits: bool = False
 
 
 class Made(NamedTuple):
@@ -120,6 +123,10 @@ def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made
 
 def _fullness(around: Around, agents: Sequence[str]) -> str:
     full = admission.why_full(around.waiting, around.limits, agents, "native")
+    if full and around.minds_limits:
+        limits = around.limits
+        details = {"maxQueue": limits.queued, "maxPerAgent": limits.queued_per_agent}
+        raise QueueFull(full, details=details)
     return f"{full.removeprefix('rejected: ')}; it was let in all the same" if full else ""
 
 

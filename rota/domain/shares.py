@@ -41,16 +41,33 @@ class Shares:
         """Whether a caller's share has room for so much more."""
         return may_take(self.own(owner), self.held, amount, self.most)
 
+    def may_replace(self, owner: str, amount: int, was_of: str, was: int) -> bool:
+        """Whether a caller's share has room for what takes the place of something else.
+
+        What grows by nothing needs no room.
+        """
+        if owner == was_of and amount <= was:
+            return True
+        own = self.own(owner) - (was if owner == was_of else 0)
+        return may_take(own, self.held - was, amount, self.most)
+
     def take(self, owner: str, amount: int = 1) -> bool:
         """Count what a caller takes; False, and nothing is counted, if its share has no room."""
         if not self.has_room(owner, amount):
             return False
-        self._own[owner] = self.own(owner) + amount
-        self.held += amount
+        self.add(owner, amount)
         return True
+
+    def add(self, owner: str, amount: int = 1) -> None:
+        """Count what a caller holds, whether its share has room for it or not."""
+        if amount:
+            self._own[owner] = self.own(owner) + amount
+            self.held += amount
 
     def give_back(self, owner: str, amount: int = 1) -> None:
         """Count what a caller lets go of; a caller that holds nothing is forgotten."""
+        if not amount:
+            return
         left = self._own[owner] - amount
         assert left >= 0, f"{owner} gives back more than it took"
         self.held -= amount

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.domain.schedule import Schedule
+from rota.domain.schedule import Room, Schedule
 
 if TYPE_CHECKING:
     from rota.domain import events as e
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 class Schedules:
     """Every schedule.
 
-    `awaited` names, for whatever moments wait for, the schedules whose moments those are.
+    `awaited` names, for whatever moments wait for, the schedules whose moments those are; `room` is
+    what all of them take.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Schedule] = {}
         self.awaited: dict[str, dict[str, None]] = {}
-        self.bytes = 0
+        self.room = Room()
 
     def get(self, name: str) -> Schedule | None:
         return self.by_name.get(name)
@@ -41,9 +42,9 @@ class Schedules:
         schedule = self.by_name.get(record.event.schedule)
         if schedule is not None:
             self._await_no_more(schedule)
-            self.bytes -= schedule.weight
+            self.room.add(schedule, -1)
             schedule.change(record)
-            self.bytes += schedule.weight
+            self.room.add(schedule)
             self._await(schedule)
 
     def on_paused(self, record: Record[e.SchedulePaused]) -> None:
@@ -81,13 +82,13 @@ class Schedules:
 
     def _add(self, schedule: Schedule) -> None:
         self.by_name[schedule.name] = schedule
-        self.bytes += schedule.weight
+        self.room.add(schedule)
         self._await(schedule)
 
     def _drop(self, name: str) -> None:
         schedule = self.by_name.pop(name, None)
         if schedule is not None:
-            self.bytes -= schedule.weight
+            self.room.add(schedule, -1)
             self._await_no_more(schedule)
 
     def _await(self, schedule: Schedule) -> None:

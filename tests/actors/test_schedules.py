@@ -381,22 +381,23 @@ def test_what_never_fires_is_refused(rota: Calendar, fields: dict[str, Any], say
 def test_there_is_room_for_so_many_and_for_so_many_bytes(
     rota: Calendar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(domain, "SCHEDULES_MAX", 2)
+    room = rota.shard.state.schedules.room
+    monkeypatch.setattr(room.count, "most", 4)
     rota.create(name="a")
     rota.create(name="b")
-    with pytest.raises(QueueFull, match="2 schedules"):
+    with pytest.raises(QueueFull, match="delete some"):
         rota.create(name="c")
     rota.steer("delete", "a")
     rota.create(name="c")
-    held = rota.shard.state.schedules.bytes
-    monkeypatch.setattr(domain, "BYTES_MAX", held)
+    held = room.bytes.held
+    monkeypatch.setattr(room.bytes, "most", 2 * held)
     large = {"task": {"agent": "ann", "action": "work", "params": {"p": "x" * 100}}}
     with pytest.raises(QueueFull, match="bytes"):
         rota.change("b", target=large)
-    monkeypatch.setattr(domain, "BYTES_MAX", held + 200)
+    monkeypatch.setattr(room.bytes, "most", 2 * held + 400)
     rota.change("b", target=large)
     rota.change("b", target=TASK)
-    assert rota.shard.state.schedules.bytes == held
+    assert room.bytes.held == held
 
 
 # -- clock changes -------------------------------------------------------------------------------

@@ -54,3 +54,12 @@ def test_no_bound_is_passed_and_the_sum_of_shares_is_what_is_held(
             shares.give_back(owner, -amount)
         assert 0 <= shares.held <= 20
         assert shares.held == sum(shares.own(each) for each in "abc")
+
+
+def test_what_takes_the_place_of_something_needs_room_only_for_what_is_more() -> None:
+    shares = Shares(100)
+    shares.add("a", 60)  # more than a share, as an older log may have it
+    assert shares.may_replace("a", 10, "a", 10)
+    assert not shares.may_replace("a", 11, "a", 10)
+    assert shares.may_replace("b", 50, "a", 10)
+    assert not shares.may_replace("b", 51, "a", 10)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.clocks import SetClock
 from support.http_server import Rota, ended, until
+from support.leasing import say, take_one
 from support.tokens import Guarded
 
 from rota.clock import US_PER_S, parse_rfc3339
-from rota.domain import schedule as domain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -299,11 +299,15 @@ def test_a_workflow_is_made_and_the_next_takes_its_place(rota: Rota) -> None:
     assert [task["state"] for task in tasks] == ["ready", "blocked"]
 
 
-def test_a_full_queue_refuses_no_firing_and_the_firing_says_so(serve: Servers) -> None:
-    rota = serve({"scheduler": {"maxQueueSize": 1}})
+def test_a_full_queue_refuses_no_moment_and_the_firing_says_so(
+    stepped: Rota, clock: SetClock
+) -> None:
+    rota = stepped
+    rota.post("/v1/config/reload", {"scheduler": {"maxQueueSize": 1}})
     rota.submit_native(action="browse")
-    made(rota, task=WAITS)
-    fired = fire(rota)
+    made(rota, cron=MINUTELY, task=WAITS)
+    go_to(rota, clock, get(rota)["nextAt"], 1.0)
+    [fired] = until(lambda: firings(rota))
     assert (fired["outcome"], fired["reason"]) == (
         "started",
         "global queue full; it was let in all the same",
@@ -457,17 +461,72 @@ def test_everything_is_there_after_a_restart(rota: Rota) -> None:
 
 
 def test_there_is_room_for_so_many_and_for_so_many_bytes(
-    rota: Rota, monkeypatch: pytest.MonkeyPatch
+    rota: Rota,
 ) -> None:
-    monkeypatch.setattr(domain, "SCHEDULES_MAX", 2)
+    room = rota.inside(lambda server: server.shard.state.schedules.room)
+    room.count.most, room.bytes.most = 4, 40_000
     made(rota, "a")
     made(rota, "b")
     answer = create(rota, "c")
     assert (answer.status, answer.code) == (429, "too_many_schedules")
-    monkeypatch.setattr(domain, "BYTES_MAX", 20_000)
-    large = {**ECHO, "params": {"text": "x" * 30_000}}
-    answer = patch(rota, "a", task=large)
+    bob = {**ECHO, "agentId": "bob"}
+    assert create(rota, "c", task=bob).status == 201
+    large = {"params": {"text": "x" * 30_000}}
+    answer = patch(rota, "a", task={**ECHO, **large})
     assert (answer.status, answer.code) == (429, "schedules_too_large")
+    assert patch(rota, "c", task={**bob, "params": {"text": "x" * 10_000}}).status == 200
+
+
+def flow_of(count: int, agent: str = "ann") -> dict[str, Any]:
+    return {"tasks": [{"agentId": agent, "action": "browse"} for _ in range(count)]}
+
+
+def test_what_the_calendar_makes_fits_into_the_queues(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxQueueSize": 12, "maxPerAgent": 3}})
+    answer = create(rota, workflow=flow_of(4))
+    assert (answer.status, answer.code) == (422, "batch_too_large_for_queue")
+    made(rota, workflow=flow_of(2))
+    made(rota, "one-more")
+    answer = create(rota, "too-many")
+    assert (answer.status, answer.code) == (429, "too_many_scheduled_tasks")
+    assert answer.json["error"].startswith("the schedules of agent 'ann' would make 4 tasks")
+    assert patch(rota, workflow=flow_of(4)).status == 422
+    assert patch(rota, workflow=flow_of(3)).code == "too_many_scheduled_tasks"
+    assert patch(rota, workflow=flow_of(1)).status == 200
+    made(rota, "too-many")
+    for agent in ("bob", "eve"):
+        made(rota, agent, workflow=flow_of(3, agent))
+    assert patch(rota, jitterMs=5).status == 200
+    made(rota, "newcomer", workflow=flow_of(3, "joe"))
+    answer = create(rota, "one-over", task={**ECHO, "agentId": "sue"})
+    assert (answer.status, answer.code) == (429, "too_many_scheduled_tasks")
+    assert "maxQueueSize" in answer.json["error"]
+
+
+def test_what_somebody_asks_to_run_minds_the_queues(serve: Servers) -> None:
+    rota = serve({"scheduler": {"maxPerAgent": 2}})
+    made(rota, workflow=flow_of(2), overlap="cancel")
+    rota.post("/v1/control/pause")
+    rota.submit_native(action="browse", agentId="ann")
+    answer = rota.post("/v1/schedules/n/run")
+    assert (answer.status, answer.code, answer.json["retryable"]) == (429, "queue_full", True)
+    assert answer.headers["retry-after"] == "1"
+    assert firings(rota) == []
+
+
+def test_a_run_that_was_asked_for_and_waits_is_skipped_by_a_queue_that_is_full_then(
+    serve: Servers,
+) -> None:
+    rota = serve({"scheduler": {"maxPerAgent": 1}})
+    made(rota, task=WAITS, overlap="queue")
+    first = fire(rota)["id"]
+    assert fire(rota)["outcome"] == "queued"
+    lease = take_one(rota)
+    assert lease["task"]["taskId"] == first
+    rota.submit_native(action="other", agentId="ann")
+    assert say(rota, lease, "complete").status == 200
+    last = until(lambda: (found := firings(rota)[-1])["outcome"] == "skipped" and found)
+    assert last["reason"] == "rejected: agent queue full"
 
 
 # -- tokens --------------------------------------------------------------------------------------

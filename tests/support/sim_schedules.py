@@ -276,6 +276,9 @@ class Schedules(Rule):
                 self.model.then.append(("run_stop_requested", None))
 
     def _skipped(self, schedule: ModelSchedule, event: Any, busy: str | None) -> None:
+        if event.from_queue and event.manual and event.reason.startswith("rejected: "):
+            self.model.seen["run refused by a full queue"] += 1
+            return
         is_gone = event.reason == "project not found"
         if busy is None and not schedule.waiting and not is_gone:
             self.violated(f"{event} is skipped although nothing goes on")
