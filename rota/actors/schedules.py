@@ -371,7 +371,7 @@ class SchedulesActor(CooperativeActor):
         if any(getattr(wanted, each) != getattr(was, each) for each in domain.TIMING):
             due = next_moments.coming(wanted, now, self._draw)
             due = due if schedule.paused is None else Due()
-        event = domain.changed(schedule.name, wanted, due)
+        event = domain.changed(schedule.name, was, wanted, due)
         self._journal.record(event, by=message.by, at=now)
         if schedule.waiting:
             self._note(schedule.name)

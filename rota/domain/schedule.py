@@ -118,26 +118,33 @@ class Schedule:
         self.waiting: list[list[Any]] = []
         self.fired = self.skipped = self.missed = 0
         self.count_anew()
-        self.define(record)
-
-    def define(self, record: Record[e.ScheduleCreated] | Record[e.ScheduleChanged]) -> None:
-        event = record.event
         self.by = record.by
-        self.cron = event.cron
-        self.timezone = event.timezone
-        self.aim(event.target)
-        self.catch_up = event.catch_up
-        self.overlap = event.overlap
-        self.jitter_ms = event.jitter_ms
-        self.start_at = event.start_at
-        self.end_at = event.end_at
-        self.next_at = event.next_at
-        self.due_at = event.due_at
+        self._define({name: getattr(event, name) for name in Definition._fields})
+        self.next_at, self.due_at = event.next_at, event.due_at
+
+    cron: str
+    timezone: str
+    catch_up: str
+    overlap: str
+    jitter_ms: int | None
+    start_at: int | None
+    end_at: int | None
+
+    def _define(self, fields: dict[str, Any]) -> None:
+        for name in Definition._fields:
+            if name == "target" and name in fields:
+                self.aim(fields[name])
+            elif name in fields:
+                setattr(self, name, fields[name])
 
     def change(self, record: Record[e.ScheduleChanged]) -> None:
-        if any(getattr(record.event, each) != getattr(self, each) for each in TIMING):
+        event = record.event
+        changes = event.changes
+        if any(name in changes and changes[name] != getattr(self, name) for name in TIMING):
             self.count_anew()
-        self.define(record)
+        self.by = record.by
+        self._define(changes)
+        self.next_at, self.due_at = event.next_at, event.due_at
 
     def count_anew(self) -> None:
         """Know of no moment that has fired."""
@@ -400,12 +407,11 @@ def created(name: str, wanted: Definition, due: Due, *, paused: bool) -> e.Sched
     )  # fmt: skip
 
 
-def changed(name: str, wanted: Definition, due: Due) -> e.ScheduleChanged:
-    w = wanted
-    return e.ScheduleChanged(
-        name, w.cron, w.timezone, w.target, w.catch_up, w.overlap, due.next_at, due.due_at,
-        w.jitter_ms, w.start_at, w.end_at,
-    )  # fmt: skip
+def changed(name: str, was: Definition, wanted: Definition, due: Due) -> e.ScheduleChanged:
+    """Write down what is changed: the rest of a schedule may be large."""
+    pairs = zip(Definition._fields, was, wanted, strict=True)
+    changes = {field: new for field, old, new in pairs if new != old}
+    return e.ScheduleChanged(name, changes, due.next_at, due.due_at)
 
 
 def _bad(field: str, problem: str) -> InvalidRequest:

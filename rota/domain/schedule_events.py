@@ -28,19 +28,15 @@ class ScheduleCreated(NamedTuple):
 
 
 class ScheduleChanged(NamedTuple):
-    """A schedule is this from now on; what was asked of it before, and waits, still counts."""
+    """These fields of a schedule are this from now on; None takes away what may be left out.
+
+    What was asked of it before, and waits, still counts.
+    """
 
     schedule: str
-    cron: str
-    timezone: str
-    target: dict[str, Any]
-    catch_up: str = "none"
-    overlap: str = "skip"
+    changes: dict[str, Any]
     next_at: int | None = None
     due_at: int | None = None
-    jitter_ms: int | None = None
-    start_at: int | None = None
-    end_at: int | None = None
 
 
 class SchedulePaused(NamedTuple):

@@ -16,6 +16,7 @@ import orjson
 
 from rota.domain import events as e
 from rota.domain.plan import Plan
+from rota.domain.schedule import Definition
 from rota.errors import LogCorrupt, LogTooNew, NotWritable
 
 if TYPE_CHECKING:
@@ -36,14 +37,25 @@ def kind_of(cls: type[Any]) -> str:
 
 CLASSES: dict[str, type[Any]] = {kind_of(cls): cls for cls in get_args(e.Event)}
 KINDS: dict[type[Any], str] = {cls: kind for kind, cls in CLASSES.items()}
-VERSIONS: dict[str, int] = dict.fromkeys(CLASSES, 1)
+VERSIONS: dict[str, int] = dict.fromkeys(CLASSES, 1) | {"schedule_changed": 2}
 """The newest version of each kind; raise one here and add the upcaster from the one before."""
 
 _KIND = b'"kind":"'
 _KIND_WITHIN = 80
 _FAILURES = (b'task_failed"', b'task_expired"')
 
-UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _only_changes(raw: dict[str, Any]) -> dict[str, Any]:
+    """Make a change of a schedule of what was all of it; fields without a value were left out."""
+    said, usual = raw["data"], Definition._field_defaults
+    changes = {name: said.get(name, usual.get(name)) for name in Definition._fields}
+    kept = {name: said[name] for name in ("schedule", "next_at", "due_at") if name in said}
+    return {**raw, "v": 2, "data": {**kept, "changes": changes}}
+
+
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    ("schedule_changed", 1): _only_changes,
+}
 """(kind, old version) to the function that makes the next version's body of it."""
 
 _LAYOUTS: dict[type[Any], tuple[str, int, tuple[str, ...], tuple[tuple[int, str], ...]]] = {

@@ -424,6 +424,17 @@ def test_a_change_that_makes_no_sense_changes_nothing(rota: Rota, body: dict[str
     assert get(rota) == before
 
 
+def test_a_change_records_what_is_changed_and_not_the_whole(rota: Rota) -> None:
+    made(rota, task={**ECHO, "params": {"text": "x" * 100_000}}, jitterMs=5)
+    assert patch(rota, jitterMs=None, overlap="queue").status == 200
+    [fact] = rota.events(kind="schedule_changed")
+    assert (fact["v"], fact["data"]["changes"]) == (2, {"jitter_ms": None, "overlap": "queue"})
+    before = get(rota)
+    rota.restart()
+    assert get(rota) == before
+    assert "jitterMs" not in before
+
+
 def test_history_is_told_in_pages_also_of_what_was_deleted(rota: Rota) -> None:
     made(rota, overlap="cancel", task=WAITS)
     ids = [fire(rota)["id"] for _ in range(5)]

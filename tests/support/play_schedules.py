@@ -39,7 +39,9 @@ def play_schedules(play: Any, dice: Random) -> None:
     moves = [
         lambda: _fire(play, schedule, Firing(schedule.next_at or 0, due)),
         lambda: _fire(play, schedule, Firing(play._at, manual=True)),
-        lambda: play.record(domain.changed(schedule.name, changed, due), by="eve"),
+        lambda: play.record(
+            domain.changed(schedule.name, schedule.definition, changed, due), by="eve"
+        ),
         lambda: play.record(e.SchedulePaused(schedule.name, "dice")),
         lambda: play.record(e.ScheduleResumed(schedule.name, *due)),
         lambda: _miss(play, schedule, due),

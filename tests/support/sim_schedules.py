@@ -88,10 +88,10 @@ class ModelSchedule:
         self.subject: str | None = None
         self.waiting: list[list[Any]] = []
         self.is_paused = bool(event.paused)
-        self.define(event)
+        self.define(Definition(*(getattr(event, name) for name in Definition._fields)), event)
 
-    def define(self, event: Any) -> None:
-        self.said = event
+    def define(self, said: Definition, event: Any) -> None:
+        self.said = said
         self.next_at, self.due_at = event.next_at, event.due_at
 
     @property
@@ -157,9 +157,11 @@ class Schedules(Rule):
         event: Any = record.event
         schedule = self._of(record)
         was, next_at = schedule.said, schedule.next_at
-        schedule.define(event)
+        schedule.define(was._replace(**event.changes), event)
+        if not all(getattr(was, each) != new for each, new in event.changes.items()):
+            self.violated(f"{event} says again what it was")
         timing = ("cron", "timezone", "jitter_ms", "start_at", "end_at")
-        is_kept = all(getattr(was, each) == getattr(event, each) for each in timing)
+        is_kept = event.changes.keys().isdisjoint(timing)
         if not is_kept:
             schedule.done.clear()
         first = None if schedule.is_paused else schedule.first(record.at)

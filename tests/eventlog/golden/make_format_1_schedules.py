@@ -41,9 +41,11 @@ STORY: tuple[tuple[int, e.Event], ...] = (
     (THREE + HOUR, e.ScheduleMissed("lists", 2, TWO, THREE, THREE + HOUR, THREE + HOUR, True)),
     (THREE + HOUR, e.ScheduleFired("hourly", THREE, "queued", None, None, THREE + HOUR,
                                    THREE + HOUR, None, True)),
-    (THREE + HOUR, e.ScheduleChanged("hourly", "30 * * * *", "Europe/Berlin", TASK, "last",
-                                     "skip", THREE + HOUR, THREE + HOUR, 100, AT + SECOND,
-                                     AT + 2000 * HOUR)),
+    # This one is of version 1 in the file: it had every field of the schedule then.
+    (THREE + HOUR, e.ScheduleChanged("hourly", {
+        "cron": "30 * * * *", "timezone": "Europe/Berlin", "target": TASK, "catch_up": "last",
+        "overlap": "skip", "jitter_ms": 100, "start_at": AT + SECOND, "end_at": AT + 2000 * HOUR,
+    }, THREE + HOUR, THREE + HOUR)),
     (THREE + HOUR, e.ScheduleResumed("nightly", THREE + 9 * HOUR, THREE + 9 * HOUR)),
     (THREE + HOUR, e.SchedulePaused("hourly", "a move")),
     (THREE + HOUR, e.ScheduleDeleted("lists", "not needed")),
