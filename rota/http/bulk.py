@@ -22,11 +22,13 @@ from rota.domain.task import IN_FLIGHT
 from rota.errors import InvalidRequest, RequestError
 from rota.http.failures import SLICE_FAILURES
 from rota.http.models import moment_us
+from rota.http.namespaces import OPERATIONS_MAX
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from rota.domain.bulk import Change
     from rota.domain.task import Task
@@ -88,9 +90,15 @@ def filter_of(call: Call, body: LiveBody | RetryManyBody) -> Filter:
     )
 
 
+def _one_operation(call: Call) -> AbstractContextManager[None]:
+    msg = f"{OPERATIONS_MAX} operations on many tasks run already, or as many of yours as may"
+    msg += "; try again when one ends"
+    return call.holding(call.namespace.operations, "too_many_operations", msg)
+
+
 async def change_all(call: Call, body: BulkBody, meant: Filter, change: Change) -> Done:
     """Change what is meant, or only count it. Raises HttpProblem, or what ends it."""
-    with call.namespace.operations.one():
+    with _one_operation(call):
         found = await _found(call, meant, change)
         if body.dryRun:
             return Done(len(found))
@@ -140,7 +148,7 @@ def _check_wanted(call: Call) -> None:
 async def retry_all(call: Call, body: RetryManyBody, meant: Filter) -> Done:
     """Give all failed tasks that are meant new lives, newest failure first, or count them."""
     done, at, most = Done(), SEQ_MAX, body.limit
-    with call.namespace.operations.one():
+    with _one_operation(call):
         while True:
             _check_wanted(call)
             look = partial(call.sight.failed, at, SLICE_FAILURES)

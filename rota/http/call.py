@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -24,11 +25,12 @@ from rota.http.problems import HttpProblem
 from rota.http.scoped_bridge import ScopedBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from aiohttp.web_request import BaseRequest
 
+    from rota.domain.shares import Shares
     from rota.domain.task import Task
     from rota.http.access import Caller
     from rota.http.app import App
@@ -118,6 +120,16 @@ class Call:
         """Refuse a caller whose token was revoked meanwhile. Raises HttpProblem."""
         if not self.is_welcome:
             raise unwelcome()
+
+    @contextmanager
+    def holding(self, bound: Shares, code: str, problem: str) -> Iterator[None]:
+        """Hold one of what callers share while in this block. Raises HttpProblem."""
+        if not bound.take(self.share):
+            raise HttpProblem(503, code, problem)
+        try:
+            yield
+        finally:
+            bound.give_back(self.share)
 
     def staying(self, leave: Callable[[], None]) -> AbstractContextManager[None]:
         """Have a function called, while in this block, when the caller is no longer welcome."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from multidict import istr
 
+from rota.config import STREAMS_MAX
+from rota.domain.shares import Shares
 from rota.errors import InvalidRequest
 from rota.http.damage import Damage
 from rota.http.guests import Guests
-from rota.http.operations import Operations
 from rota.http.problems import HttpProblem
 from rota.http.route import NAMESPACE_QUERY
 from rota.http.streams import TURN_PAGES, Streams
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 HEADER = istr("X-Rota-Namespace")
 _NAME_SHOWN_MAX = 63
+OPERATIONS_MAX = 4
+"""So many operations on many tasks run at once in one namespace; each lists what it has found."""
 
 
 class Namespace:
@@ -51,7 +54,7 @@ class Namespace:
     )
 
     def __init__(
-        self, name: str, bridge: Bridge, turns: asyncio.Semaphore, watching: list[None]
+        self, name: str, bridge: Bridge, turns: asyncio.Semaphore, watching: Shares
     ) -> None:
         """Have the streams told of what becomes durable in it."""
         self.name = name
@@ -61,7 +64,7 @@ class Namespace:
         self.streams = Streams(bridge.feed, turns)
         self.watches = Watches(bridge.feed, watching)
         self.damage = Damage()
-        self.operations = Operations()
+        self.operations = Shares(OPERATIONS_MAX)
         self.passes = Passes(bridge.shard)
         self.guests = Guests(self.passes, bridge.feed)
         self.feed.on_commit(self.streams.news)
@@ -73,7 +76,9 @@ class Namespaces:
     def __init__(self, bridges: Mapping[str, Bridge]) -> None:
         """Lead to these; one of them is the default."""
         turns = asyncio.Semaphore(TURN_PAGES)
-        watching: list[None] = []
+        watching = Shares(STREAMS_MAX)
+        self.streaming = Shares(STREAMS_MAX)
+        """Who holds the streams of all of them."""
         self._all = {
             name: Namespace(name, bridge, turns, watching) for name, bridge in bridges.items()
         }
@@ -85,10 +90,6 @@ class Namespaces:
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def streams(self) -> int:
-        """Count the streams that are open, of all together."""
-        return sum(len(each.streams) for each in self._all.values())
 
     def find(self, name: str, bound: str) -> Namespace | None:
         """Give the one that is named, or a token is bound to; None if neither is said.

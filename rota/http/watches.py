@@ -2,7 +2,7 @@
 
 Whoever waits has an event that is set when something about the task was recorded; whether that is
 durable is for them to await. A record costs one look whether anybody waits for its task; the number
-of those who wait is bounded, and whoever leaves makes room at once.
+of those who wait is bounded, callers have shares of it, and whoever leaves makes room at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rota.http.problems import HttpProblem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rota.domain.shares import Shares
     from rota.http.call import Call
     from rota.sight.feed import Feed
 
@@ -26,28 +27,24 @@ if TYPE_CHECKING:
 class Watches:
     """Who waits for which task."""
 
-    def __init__(self, feed: Feed, watching: list[None] | None = None) -> None:
-        """Be told of records by `feed`; `watching` has an entry for everybody on this server."""
+    def __init__(self, feed: Feed, watching: Shares) -> None:
+        """Be told of records by `feed`; `watching` counts those who wait on the whole server."""
         self._waiting = feed.watched
-        self._watching: list[None] = [] if watching is None else watching
-
-    def __len__(self) -> int:
-        """Count those who wait, on the whole server."""
-        return len(self._watching)
+        self.watching = watching
 
     @contextmanager
-    def on(self, *subjects: str) -> Iterator[asyncio.Event]:
+    def on(self, share: str, *subjects: str) -> Iterator[asyncio.Event]:
         """Give an event that is set whenever one of these has changed. Raises HttpProblem."""
-        if len(self._watching) >= STREAMS_MAX:
-            raise HttpProblem(503, "too_many_streams", "too many requests wait for a task")
+        if not self.watching.take(share):
+            msg = f"{STREAMS_MAX} requests wait for a task, or as many of yours as may"
+            raise HttpProblem(503, "too_many_streams", msg)
         changed = asyncio.Event()
         for subject in subjects:
             self._waiting.setdefault(subject, []).append(changed.set)
-        self._watching.append(None)
         try:
             yield changed
         finally:
-            self._watching.pop()
+            self.watching.give_back(share)
             for subject in subjects:
                 waiting = self._waiting[subject]
                 waiting.remove(changed.set)
@@ -66,11 +63,11 @@ async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
 
     Nobody is waited for who has left; one that says no more may have left, and is answered now.
     """
-    if wait_ms <= 0 or (await call.sight.task(task_id)).state in TERMINAL:
+    if wait_ms <= 0 or (task := await call.sight.task(task_id)).state in TERMINAL:
         return
     connection = connection_of(call.request)
     with (
-        call.namespace.watches.on(task_id) as changed,
+        call.namespace.watches.on(call.caller.share_for(task.agent), task_id) as changed,
         connection.attended(changed.set),
         call.staying(changed.set),
     ):

@@ -58,7 +58,7 @@ def test_a_long_poll_is_answered_when_the_job_has_ended(
     with ThreadPoolExecutor(3) as beside:
         polls = [beside.submit(agent.get, f"/api/jobs/{job_id}?waitMs=20000") for _ in range(3)]
         until(
-            lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)) == 3,
+            lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held) == 3,
             what="all of them are waiting",
         )
         if end == "canceled":
@@ -74,7 +74,7 @@ def test_a_long_poll_lasts_through_retries(agents: Agents, agent: Agent) -> None
     with ThreadPoolExecutor(1) as beside:
         poll = beside.submit(agent.get, f"/api/jobs/{job_id}?waitMs=20000")
         until(
-            lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)),
+            lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held),
             what="it is waiting",
         )
         agents.browser.release("it")
@@ -98,7 +98,7 @@ def test_a_long_poll_does_not_hold_up_the_stop_of_the_agent(agents: Agents, agen
     with ThreadPoolExecutor(1) as beside:
         poll = beside.submit(agent.get, f"/api/jobs/{job_id}?waitMs=60000")
         until(
-            lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)),
+            lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held),
             what="it is waiting",
         )
         agent.restart()
@@ -222,14 +222,14 @@ def test_a_watcher_that_leaves_hurts_nobody(agents: Agents, agent: Agent) -> Non
                 leaves.first()
         stays.first()
         until(
-            lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)) == 1,
+            lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held) == 1,
             what="they are forgotten",
         )
         agents.browser.release("it")
         assert stays.all()[-1]["status"] == "succeeded"
     assert agent.job(job_id)["status"] == "succeeded"
     until(
-        lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)) == 0,
+        lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held) == 0,
         what="all are forgotten",
     )
 
@@ -244,7 +244,7 @@ def test_a_connection_that_breaks_hurts_nobody(agents: Agents, agent: Agent) -> 
     agents.browser.release("it")
     assert agent.finish(job_id)["status"] == "succeeded"
     until(
-        lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)) == 0,
+        lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held) == 0,
         what="it is forgotten",
     )
 
@@ -293,8 +293,9 @@ def test_all_watchers_of_a_job_see_the_same_and_only_their_own(
         third.all()
 
 
-def test_watchers_have_a_bound(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.http.watches.STREAMS_MAX", 2)
+def test_watchers_have_a_bound(agent: Agent) -> None:
+    watching_of = agent.inside(lambda server: server.app.namespaces.default.watches.watching)
+    watching_of.most = 4
     job_id = agent.enqueue("browser_start", HELD)
     with watching(agent, job_id) as one, watching(agent, job_id) as two:
         one.first()
@@ -338,7 +339,7 @@ def test_a_job_that_ends_while_the_watcher_connects_is_not_missed(
         until(lambda: agent.state_inside(job_id) == "succeeded", what="it has ended")
         connecting = beside.submit(Watcher, agent, job_id)
         until(
-            lambda: agent.inside(lambda s: len(s.app.namespaces.default.watches)),
+            lambda: agent.inside(lambda s: s.app.namespaces.default.watches.watching.held),
             what="the watcher has come",
         )
     watcher = connecting.result()

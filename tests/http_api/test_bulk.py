@@ -10,7 +10,7 @@ from support.http_server import ended, look, until
 from support.tokens import Guarded
 
 from rota.http.bulk_models import BulkDone, Reprioritised
-from rota.http.operations import OPERATIONS_MAX
+from rota.http.namespaces import OPERATIONS_MAX
 
 if TYPE_CHECKING:
     from support.http_server import Answer, Rota, Servers
@@ -332,7 +332,7 @@ def test_an_operation_whose_client_has_left_ends_and_the_same_again_goes_on(
             head = b"POST /v1/tasks/cancel HTTP/1.1\r\nHost: localhost\r\n"
             sock.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
             stream.take(1)
-        until(lambda: rota.inside(lambda s: not operations(s).count), what="it has ended")
+        until(lambda: rota.inside(lambda s: not operations(s).held), what="it has ended")
     left = bulk(rota, "cancel", agentId="ann", dryRun=True)["matched"]
     assert 0 < left < 20_000
     assert bulk(rota, "cancel", agentId="ann") == done(left)
@@ -340,13 +340,14 @@ def test_an_operation_whose_client_has_left_ends_and_the_same_again_goes_on(
 
 def test_only_so_many_operations_run_at_once(rota: Rota) -> None:
     submit(rota)
-    rota.inside(lambda s: setattr(operations(s), "count", OPERATIONS_MAX))
+    bound = rota.inside(operations)
+    bound.add("token one", OPERATIONS_MAX)
     for how in ("cancel", "retry"):
         answer = rota.post(f"/v1/tasks/{how}", {"all": True})
         assert (answer.status, answer.code) == (503, "too_many_operations")
-    rota.inside(lambda s: setattr(operations(s), "count", OPERATIONS_MAX - 1))
+    bound.give_back("token one")
     assert bulk(rota, "cancel", all=True) == done(1)
-    assert rota.inside(lambda s: operations(s).count) == OPERATIONS_MAX - 1
+    assert bound.held == OPERATIONS_MAX - 1
 
 
 def operations(server: Any) -> Any:

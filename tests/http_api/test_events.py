@@ -174,7 +174,7 @@ def test_a_bad_last_event_id_is_an_error(rota: Rota, last: str) -> None:
 
 def test_a_reader_that_leaves_is_forgotten(rota: Rota) -> None:
     def streams() -> int:
-        return rota.inside(lambda server: server.app.namespaces.streams())
+        return rota.inside(lambda server: server.app.namespaces.streaming.held)
 
     with rota.stream(), rota.stream():
         until(lambda: streams() == 2)
@@ -188,8 +188,12 @@ def test_streams_end_when_the_server_stops(rota: Rota) -> None:
         assert all(frame.event["kind"] == "server_stopped" for frame in stream)
 
 
-def test_more_streams_than_allowed_are_refused(rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.http.v1.events.STREAMS_MAX", 2)
-    with rota.stream(), rota.stream():
-        answer = rota.get("/v1/events/stream")
+def test_more_streams_than_a_caller_may_have_are_refused_and_others_find_room(rota: Rota) -> None:
+    bound = rota.inside(lambda server: server.app.namespaces.streaming)
+    bound.most = 4
+    with rota.stream("/v1/events/stream?agentId=ann"), rota.stream("/v1/events/stream?agentId=ann"):
+        answer = rota.get("/v1/events/stream?agentId=ann")
         assert (answer.status, answer.code) == (503, "too_many_streams")
+        with rota.stream("/v1/events/stream?agentId=bob"):
+            assert bound.held == 3
+    until(lambda: not bound.held, what="all have left")

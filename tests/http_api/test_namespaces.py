@@ -250,7 +250,7 @@ def test_a_stream_gets_the_events_of_its_own(rota: Rota, both: tuple[In, In]) ->
         assert mine.take(1)[0].event["task"] == second
         assert other.take(1)[0].event["task"] == first
     connection.close()
-    until(lambda: rota.inside(lambda server: server.app.namespaces.streams()) == 0)
+    until(lambda: rota.inside(lambda server: server.app.namespaces.streaming.held) == 0)
 
 
 def test_a_wait_for_a_task_is_not_ended_by_its_namesake(both: tuple[In, In]) -> None:

@@ -15,7 +15,6 @@ from support.tokens import Guarded
 from rota.config import BATCH_MAX
 from rota.domain import admission, project_lists
 from rota.domain.project_parts import DONE_KEPT
-from rota.http import watches
 from rota.http.project_models import MANY_MAX
 from rota.http.v1.projects import LIST_BYTES_MAX
 
@@ -317,13 +316,11 @@ def test_one_request_has_so_many_tasks_and_projects_at_most(rota: Rota) -> None:
         assert rota.post(f"/v1/projects/{how}", many).code == "bad_request"
 
 
-def test_a_force_stop_that_cannot_wait_says_so_for_its_project(
-    rota: Rota, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_force_stop_that_cannot_wait_says_so_for_its_project(rota: Rota) -> None:
     for name in ("busy", "idle"):
         add(rota, name, {"action": "waits"})
     assert rota.post("/v1/projects/busy/run").status == 202
-    monkeypatch.setattr(watches, "STREAMS_MAX", 0)
+    rota.inside(lambda server: setattr(server.app.namespaces.default.watches.watching, "most", 0))
     answer = rota.post("/v1/projects/force-stop", {"projects": ["busy", "idle"]})
     busy, idle = answer.json["projects"]
     assert (answer.status, busy["success"], busy["code"]) == (200, False, "too_many_streams")

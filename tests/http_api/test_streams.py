@@ -36,11 +36,11 @@ def asked(rota: Rota, path: str, version: str = "1.1", *, buffer: int | None = N
 
 
 def streams(rota: Rota) -> int:
-    return rota.inside(lambda server: server.app.namespaces.streams())
+    return rota.inside(lambda server: server.app.namespaces.streaming.held)
 
 
 def watches(rota: Rota) -> int:
-    return rota.inside(lambda server: len(server.app.namespaces.default.watches))
+    return rota.inside(lambda server: server.app.namespaces.default.watches.watching.held)
 
 
 def waiting(rota: Rota) -> list[int]:

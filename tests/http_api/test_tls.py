@@ -116,7 +116,7 @@ def test_a_client_that_closes_its_half_leaves_nothing_behind(secure: Rota) -> No
             plain = sock.unwrap()
             plain.shutdown(socket.SHUT_WR)
             read_all(plain)
-    until(lambda: secure.inside(lambda s: s.app.namespaces.streams()) == 0)
+    until(lambda: secure.inside(lambda s: s.app.namespaces.streaming.held) == 0)
     assert not [line for line in secure.log.lines if "eof_received" in line]
 
 

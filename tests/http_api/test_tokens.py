@@ -242,7 +242,7 @@ def test_whoever_waits_for_a_task_is_refused_with_its_token(guarded: Guarded) ->
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    watches = lambda: guarded.rota.inside(lambda s: len(s.app.namespaces.default.watches))  # noqa: E731
+    watches = lambda: guarded.rota.inside(lambda s: s.app.namespaces.default.watches.watching.held)  # noqa: E731
     until(lambda: watches() == 1)
     guarded.revoke("ann")
     waiting.join(10)

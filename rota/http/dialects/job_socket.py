@@ -34,12 +34,12 @@ PUSHED = (*(each for each in TASK_EVENTS if each is not e.TaskReprioritised), e.
 async def watch(call: Call) -> Any:
     """GET /ws/jobs/{id}, upgraded."""
     job_id = call.params["id"]
-    await call.sight.task(job_id)
+    share = call.caller.share_for((await call.sight.task(job_id)).agent)
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX)
     if not socket.can_prepare(call.request).ok:
         msg = "this path speaks WebSocket: connect to it with ws://"
         raise HttpProblem(426, "upgrade_required", msg)
-    with call.namespace.watches.on(job_id) as changed, call.staying(changed.set):
+    with call.namespace.watches.on(share, job_id) as changed, call.staying(changed.set):
         await socket.prepare(call.request)
         listening = asyncio.ensure_future(_listen(socket))
         listening.add_done_callback(lambda _: changed.set())

@@ -18,7 +18,6 @@ from rota.eventlog.codec import CLASSES
 from rota.http import catch_up
 from rota.http.dialects import automechanica, automechanica_events, browseros, browseros_events
 from rota.http.presence import connection_of
-from rota.http.problems import HttpProblem
 from rota.http.streams import Stream
 from rota.sight.history import check_after
 
@@ -79,8 +78,12 @@ async def stream(call: Call) -> Any:
     kinds = KINDS[view]
     if kinds is not None:
         wanted = wanted._replace(kinds=kinds if wanted.kinds is None else kinds & wanted.kinds)
-    if call.app.namespaces.streams() >= STREAMS_MAX:
-        raise HttpProblem(503, "too_many_streams", "too many streams are open")
+    msg = f"{STREAMS_MAX} streams are open, or as many of yours as may"
+    with call.holding(call.app.namespaces.streaming, "too_many_streams", msg):
+        return await _stream(call, wanted, after, view)
+
+
+async def _stream(call: Call, wanted: Wanted, after: int, view: str) -> Any:
     response = web.StreamResponse(
         headers={
             "Content-Type": "text/event-stream",

@@ -303,7 +303,9 @@ async def _until_gone(call: Call, project: str, stopping: Stopping) -> list[tupl
     wait_s = call.bridge.settings.projects.kill_wait_ms / 1000
     runs, sight = stopping.runs, call.sight.projects
     with (
-        call.namespace.watches.on(*runs, *stopping.tasks) as changed,
+        call.namespace.watches.on(
+            call.caller.share_for(project), *runs, *stopping.tasks
+        ) as changed,
         call.staying(changed.set),
     ):
         try:
