@@ -166,7 +166,7 @@ class ProjectsActor(CooperativeActor):
         events: list[Event] = []
         if message.change is not None:
             item = pending_item(project, message.project, message.item, message.sees)
-            request = message.change(item.request)
+            request = message.change(item.request)._replace(by=message.by)
             check_fits(request)
             self._meant(request, self._journal.now())
             room = state.projects.room(state.control.limits.project_items)

@@ -6,6 +6,7 @@ stranger can make grow here is bounded: projects, items of one and of all, and t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ import orjson
 from rota.domain import events as e
 from rota.domain.admission import check_same
 from rota.domain.project_parts import Keyed, weight_of_key
+from rota.domain.shares import Shares, share_of
 from rota.domain.stored import write_request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     """Says of which agents' tasks whoever asks may know; another's are not there for it."""
 
 PROJECTS_MAX = 10_000
-"""How many projects there may be."""
+"""How many projects there may be; callers have shares of this and the next two."""
 ITEMS_MAX = 100_000
 """How many items may be on the lists of all projects."""
 ITEM_BYTES_MAX = 64 << 20
@@ -49,12 +51,16 @@ def sees_all(agent: str | None) -> bool:
 
 
 class Room(NamedTuple):
-    """How much is on the lists of all projects, and how much may be on one."""
+    """Who has made the projects, and what is on the lists of all; how much may be on one."""
 
-    projects: int
-    items: int
-    bytes: int
+    projects: Shares
+    items: Shares
+    bytes: Shares
     items_max: int
+
+    @classmethod
+    def empty(cls, items_max: int = 0) -> Room:
+        return cls(Shares(PROJECTS_MAX), Shares(ITEMS_MAX), Shares(ITEM_BYTES_MAX), items_max)
 
 
 Keys = Mapping[tuple[str, str], Keyed]
@@ -81,9 +87,11 @@ def decide_additions(
     sees: Sees = sees_all,
 ) -> list[e.ProjectTaskAdded]:
     """Put requests on a list under these ids: all or none. Raises NotFound or QueueFull."""
-    if project is None and room.projects >= PROJECTS_MAX:
-        msg = f"there are {PROJECTS_MAX} projects already; delete some"
-        raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX})
+    owners = [share_of(request.by, request.agent) for _, request in requests]
+    if project is None and not all(map(room.projects.has_room, owners[:1])):
+        msg = f"there are {PROJECTS_MAX} projects already, or as many of yours as may be"
+        hint = "delete some"
+        raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX}, hint=hint)
     if before is not None:
         pending_item(project, project_id, before, sees)
     events = [
@@ -94,13 +102,17 @@ def decide_additions(
     if have + len(events) > room.items_max:
         msg = f"the list has {have} tasks; it may have {room.items_max}"
         raise QueueFull(msg, code="project_full", details=about(project_id, max=room.items_max))
-    if room.items + len(events) > ITEMS_MAX:
-        msg = f"the lists of all projects have {ITEMS_MAX} tasks, which is the most"
+    if not room.items.have_room(Counter(owners)):
+        msg = f"the lists of all projects have {ITEMS_MAX} tasks, or as many of yours as may be"
         raise QueueFull(msg, code="projects_full", details={"max": ITEMS_MAX})
-    keys = [request.plan.idempotency for _, request in requests]
-    more = sum(weight_of_key(key) for key in keys if key is not None)
-    more += sum(len(orjson.dumps(event.request)) for event in events)
-    _check_bytes(project, project_id, room, more)
+    more: Counter[str] = Counter()
+    for owner, event, (_, request) in zip(owners, events, requests, strict=True):
+        key = request.plan.idempotency
+        more[owner] += len(orjson.dumps(event.request))
+        more[owner] += weight_of_key(key) if key is not None else 0
+    _check_list(project, project_id, more.total())
+    if not room.bytes.have_room(more):
+        raise _lists_full()
     return events
 
 
@@ -113,7 +125,12 @@ def decide_edit(
         msg = "the task was submitted before and keeps what it asks for; it can be moved or removed"
         raise Conflict(msg, code="task_not_pending", details=about(project_id, taskId=item_id))
     written = write_request(request)
-    _check_bytes(project, project_id, room, len(orjson.dumps(written)) - item.size)
+    assert project is not None
+    size = len(orjson.dumps(written))
+    _check_list(project, project_id, size - item.size)
+    owner = share_of(request.by, request.agent)
+    if not room.bytes.may_replace(owner, size, item.owner, item.size):
+        raise _lists_full()
     return e.ProjectTaskEdited(request.agent, project_id, item_id, written)
 
 
@@ -205,15 +222,17 @@ def check_fits(request: Request) -> None:
             raise InvalidRequest(msg, details={"field": field})
 
 
-def _check_bytes(project: Project | None, project_id: str, room: Room, more: int) -> None:
+def _check_list(project: Project | None, project_id: str, more: int) -> None:
     have = project.bytes if project is not None else 0
-    if have + more > LIST_BYTES_MAX:
+    if more > 0 and have + more > LIST_BYTES_MAX:
         msg = f"the list has {have} bytes; it may have {LIST_BYTES_MAX}"
         details = about(project_id, maxBytes=LIST_BYTES_MAX)
         raise QueueFull(msg, code="project_full", details=details)
-    if room.bytes + more > ITEM_BYTES_MAX:
-        msg = f"the lists of all projects have {ITEM_BYTES_MAX >> 20} MiB, which is the most"
-        raise QueueFull(msg, code="projects_full", details={"maxBytes": ITEM_BYTES_MAX})
+
+
+def _lists_full() -> QueueFull:
+    msg = f"the lists of all projects have {ITEM_BYTES_MAX >> 20} MiB, or yours as much as may be"
+    return QueueFull(msg, code="projects_full", details={"maxBytes": ITEM_BYTES_MAX})
 
 
 def about(project_id: str, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import orjson
 
 from rota.domain.packed import text_of
+from rota.domain.shares import share_of
 from rota.domain.stored import read_request
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Item:
     @property
     def size(self) -> int:
         return len(self.request_json)
+
+    @property
+    def owner(self) -> str:
+        """Name the caller whose shares it takes of what there is room for."""
+        return share_of(self.by, self.agent)
 
     @property
     def written(self) -> dict[str, Any]:

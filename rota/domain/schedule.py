@@ -332,7 +332,7 @@ class Room:
         """Count a schedule; with -1 it was there, and is no more."""
         owner, tasks = schedule.owner, sum(schedule.agents.values())
         for shares, amount in ((self.count, 1), (self.bytes, schedule.weight), (self.tasks, tasks)):
-            (shares.add if sign > 0 else shares.give_back)(owner, amount)
+            shares.add(owner, sign * amount)
         for agent, count in schedule.agents.items():
             left = self.of_agent[agent] = self.of_agent.get(agent, 0) + sign * count
             if not left:

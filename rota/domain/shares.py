@@ -9,7 +9,12 @@ there are no tokens.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rota.domain.tokens import LOCAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def share_of(by: str, agent: str) -> str:
@@ -41,6 +46,14 @@ class Shares:
         """Whether a caller's share has room for so much more."""
         return may_take(self.own(owner), self.held, amount, self.most)
 
+    def have_room(self, amounts: Mapping[str, int]) -> bool:
+        """Whether each of several callers has room for so much more, with the others' counted."""
+        total = self.held + sum(amounts.values())
+        return all(
+            may_take(self.own(owner), total - amount, amount, self.most)
+            for owner, amount in amounts.items()
+        )
+
     def may_replace(self, owner: str, amount: int, was_of: str, was: int) -> bool:
         """Whether a caller's share has room for what takes the place of something else.
 
@@ -59,22 +72,16 @@ class Shares:
         return True
 
     def add(self, owner: str, amount: int = 1) -> None:
-        """Count what a caller holds, whether its share has room for it or not."""
-        if amount:
-            self._own[owner] = self.own(owner) + amount
-            self.held += amount
+        """Count what a caller holds, or with less than 0 lets go of, whatever it has room for."""
+        left = self._own[owner] = self.own(owner) + amount
+        assert left >= 0, f"{owner} gives back more than it took"
+        self.held += amount
+        if not left:
+            del self._own[owner]
 
     def give_back(self, owner: str, amount: int = 1) -> None:
         """Count what a caller lets go of; a caller that holds nothing is forgotten."""
-        if not amount:
-            return
-        left = self._own[owner] - amount
-        assert left >= 0, f"{owner} gives back more than it took"
-        self.held -= amount
-        if left:
-            self._own[owner] = left
-        else:
-            del self._own[owner]
+        self.add(owner, -amount)
 
     def largest(self) -> str | None:
         """Name the caller that holds most."""

@@ -25,6 +25,7 @@ from rota.domain.project_parts import (
     cut,
     weight_of_key,
 )
+from rota.domain.shares import share_of
 
 if TYPE_CHECKING:
     from rota.domain import events as e
@@ -41,8 +42,10 @@ class Projects:
         self.waiting: dict[str, str] = {}
         self.running: dict[str, str] = {}
         self.killing: dict[str, str] = {}
-        self.items = 0
-        self.bytes = 0
+        self.makers: dict[str, str] = {}
+        """Whose share a project takes of those there may be."""
+        room = Room.empty()
+        self.made, self.items, self.bytes = room.projects, room.items, room.bytes
         self.reasons: dict[str, int] = {}
         """How many runs of all projects, deleted ones too, ended for which reason."""
 
@@ -50,7 +53,7 @@ class Projects:
         return self.by_id.get(project_id)
 
     def room(self, items_max: int) -> Room:
-        return Room(len(self.by_id), self.items, self.bytes, items_max)
+        return Room(self.made, self.items, self.bytes, items_max)
 
     def live(self) -> list[str]:
         """Name the projects with a run that has not ended."""
@@ -68,6 +71,7 @@ class Projects:
         project = self.by_id.get(event.project)
         if project is None:
             project = self.by_id[event.project] = Project(event.project, record.at)
+            self._make(project.id, share_of(record.by, event.agent))
         if event.held:
             self._leave_run(project, event.item)
         item = Item(event.item, event.request, record.by, record.at, held=event.held)
@@ -93,12 +97,12 @@ class Projects:
             self._forget(project, event.replaces)
         if key is None:
             return
-        known = project.keys.get((record.by, key))
+        known, owner = project.keys.get((record.by, key)), share_of(record.by, "")
         if known is None or known.digest != digest:
-            self._weigh(project, -known.weight(key) if known is not None else 0)
+            self._weigh(project, owner, -known.weight(key) if known is not None else 0)
             known = project.keys[record.by, key] = Keyed(digest, {})
         known.items[event.item] = True
-        self._weigh(project, weight_of_key(key))
+        self._weigh(project, owner, weight_of_key(key))
 
     def _forget(self, project: Project, item_id: str) -> None:
         """Forget the key of an item that is gone, once all are that it stands for."""
@@ -107,7 +111,7 @@ class Projects:
                 known.items[item_id] = False
                 if not any(known.items.values()):
                     del project.keys[by, key]
-                    self._weigh(project, -known.weight(key))
+                    self._weigh(project, share_of(by, ""), -known.weight(key))
 
     def _leave_run(self, project: Project, item_id: str) -> None:
         """Let a run be without its task, which comes back to the list."""
@@ -142,8 +146,9 @@ class Projects:
         project = self.by_id.pop(record.event.project)
         for item in project.items:
             self._drop(project, item)
-        for (_, key), known in project.keys.items():
-            self._weigh(project, -known.weight(key))
+        self.made.give_back(self.makers.pop(project.id))
+        for (by, key), known in project.keys.items():
+            self._weigh(project, share_of(by, ""), -known.weight(key))
         for run in project.runs:
             del self.names[run.id]
 
@@ -156,12 +161,16 @@ class Projects:
         del self.names[item.id]
 
     def _count(self, project: Project, item: Item, by: int) -> None:
-        self.items += by
-        self._weigh(project, by * item.size)
+        self.items.add(item.owner, by)
+        self._weigh(project, item.owner, by * item.size)
 
-    def _weigh(self, project: Project, more: int) -> None:
+    def _weigh(self, project: Project, owner: str, more: int) -> None:
         project.bytes += more
-        self.bytes += more
+        self.bytes.add(owner, more)
+
+    def _make(self, project_id: str, maker: str) -> None:
+        self.makers[project_id] = maker
+        self.made.add(maker)
 
     # -- runs
 
@@ -274,6 +283,7 @@ class Projects:
     def dump(self) -> dict[str, Any]:
         """Give everything but what is on the lists."""
         return {
+            "makers": self.makers,
             "projects": [_row(project) for project in self.by_id.values()],
             "waiting": list(self.waiting),
             "running": list(self.running),
@@ -283,6 +293,8 @@ class Projects:
 
     def load(self, data: dict[str, Any], items: list[list[Any]]) -> None:
         self.by_id = {row[0]: _from_row(row) for row in data["projects"]}
+        for project_id, maker in data["makers"].items():
+            self._make(project_id, maker)
         for project_id, *row in items:
             self.by_id[project_id].items.append(Item.from_row(row))
         for project in self.by_id.values():
@@ -290,9 +302,9 @@ class Projects:
             for item in held:
                 self._count(project, item, 1)
             there = {item.id for item in held} | {done.task for done in project.done}
-            for (_, key), known in project.keys.items():
+            for (by, key), known in project.keys.items():
                 known.items.update((each, each in there) for each in known.items)
-                self._weigh(project, known.weight(key))
+                self._weigh(project, share_of(by, ""), known.weight(key))
             self.names |= dict.fromkeys((item.id for item in held), project.id)
             self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
         self.waiting = {run: self.names[run] for run in data["waiting"]}

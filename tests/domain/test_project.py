@@ -19,13 +19,15 @@ from rota.domain.project_lists import (
     decide_move,
     decide_removal,
 )
+from rota.domain.shares import Shares
 from rota.domain.stored import read_request, write_request
 from rota.errors import Conflict, NotFound, QueueFull
 
 if TYPE_CHECKING:
     from rota.projections.state import State
 
-ROOM = Room(0, 0, 0, 1000)
+ROOM = Room.empty(1000)
+FULL = Shares(0)
 PLACE = Place(lambda: "fresh", 0, START_US)
 ECHO = {"agent": "agent-1", "action": "echo"}
 PLAN = Plan(project="p", run="run-1")
@@ -210,10 +212,10 @@ def test_what_was_selected_is_on_no_list() -> None:
 @pytest.mark.parametrize(
     ("room", "code"),
     [
-        (ROOM._replace(projects=10_000), "too_many_projects"),
+        (ROOM._replace(projects=FULL), "too_many_projects"),
         (ROOM._replace(items_max=0), "project_full"),
-        (ROOM._replace(items=100_000), "projects_full"),
-        (ROOM._replace(bytes=64 << 20), "projects_full"),
+        (ROOM._replace(items=FULL), "projects_full"),
+        (ROOM._replace(bytes=FULL), "projects_full"),
     ],
 )
 def test_lists_are_bounded(room: Room, code: str) -> None:

@@ -288,11 +288,11 @@ def test_a_list_has_so_many_tasks_and_bytes_at_most(
     add(rota, "p", ECHO, ECHO)
     full = rota.post("/v1/projects/p/tasks", ECHO)
     assert (full.status, full.code) == (429, "project_full")
-    monkeypatch.setattr(project_lists, "ITEMS_MAX", 3)
+    room = rota.inside(lambda server: server.shard.state.projects.room(0))
+    room.items.most = 3
     add(rota, "q", ECHO)
     assert rota.post("/v1/projects/q/tasks", ECHO).code == "projects_full"
-    monkeypatch.setattr(project_lists, "ITEMS_MAX", 100)
-    monkeypatch.setattr(project_lists, "ITEM_BYTES_MAX", 1000)
+    room.items.most, room.bytes.most = 100, 1000
     large = {**ECHO, "params": {"x": "y" * 1000}}
     assert rota.post("/v1/projects/q/tasks", large).code == "projects_full"
     [task] = [row["taskId"] for row in rota.get("/v1/projects/q/tasks").json["tasks"]]
@@ -303,10 +303,25 @@ def test_a_list_has_so_many_tasks_and_bytes_at_most(
     edit = rota.request("PATCH", f"/v1/projects/q/tasks/{task}", {"params": large["params"]})
     assert (edit.status, edit.code) == (429, "project_full")
     assert edit.json["details"] == {"projectId": "q", "maxBytes": 500}
-    monkeypatch.setattr(project_lists, "PROJECTS_MAX", 2)
+    room.projects.most = 2
     assert rota.post("/v1/projects/r/tasks", ECHO).code == "too_many_projects"
     assert rota.request("DELETE", "/v1/projects/q").json["removed"] == 1
     add(rota, "r", ECHO)
+
+
+def test_one_caller_leaves_room_on_lists_for_the_next(rota: Rota) -> None:
+    room = rota.inside(lambda server: server.shard.state.projects.room(0))
+    room.projects.most, room.items.most, room.bytes.most = 4, 6, 5000
+    ann, bob = {**ECHO, "agentId": "ann"}, {**ECHO, "agentId": "bob"}
+    add(rota, "a", ann)
+    add(rota, "b", ann)
+    assert rota.post("/v1/projects/c/tasks", ann).code == "too_many_projects"
+    add(rota, "a", ann)
+    assert rota.post("/v1/projects/a/tasks", ann).code == "projects_full"
+    add(rota, "c", bob)
+    large = {"params": {"x": "y" * 2500}}
+    assert rota.post("/v1/projects/c/tasks", {**bob, **large}).code == "projects_full"
+    assert rota.post("/v1/projects/c/tasks", {**ECHO, "agentId": "eve", **large}).status == 201
 
 
 def test_one_request_has_so_many_tasks_and_projects_at_most(rota: Rota) -> None:

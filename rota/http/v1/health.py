@@ -229,7 +229,7 @@ def _of_projects(name: str, projects: Projects) -> Iterator[Metric]:
     running, waiting = len(projects.running), len(projects.waiting)
     yield _gauge(name, "rota_project_runs_in_progress", "Projects being processed", running)
     yield _gauge(name, "rota_project_runs_pending", "Runs that wait for their turn", waiting)
-    yield _gauge(name, "rota_project_tasks", "Tasks on the lists of projects", projects.items)
+    yield _gauge(name, "rota_project_tasks", "Tasks on the lists of projects", projects.items.held)
     yield _by_fate(name, "rota_project_runs", "Runs by why they ended", projects.reasons)
 
 
