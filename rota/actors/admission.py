@@ -33,6 +33,7 @@ from rota.domain.dependencies import (
 )
 from rota.domain.intake import take_in, take_in_batch
 from rota.domain.refusals import WINDOW_US, Refusals
+from rota.domain.shares import share_of
 from rota.domain.task import CANCELLED, TERMINAL, WAITING, Task
 from rota.domain.workflow import Workflow, check_live, check_members, check_room, live_one
 from rota.errors import Conflict, NotFound, QueueFull, RequestError, Unprocessable
@@ -134,7 +135,8 @@ class AdmissionActor(CooperativeActor):
             if command.deadline is not None:
                 decide.check_ahead(command.deadline, self._journal.now())
             if command.plan.requires:
-                decide.check_requirements(self._journal.state.backlog, (command.plan,))
+                owner = share_of(command.by, command.agent)
+                decide.check_requirements(self._journal.state.backlog, (command.plan,), owner)
             if not (command.wanted_id or command.depends):
                 return self._admit(command, self._ids.draw(command.dialect), None, None)
             task_id = self._ids.of_task(command, fetched)
@@ -273,8 +275,9 @@ class AdmissionActor(CooperativeActor):
             check_members(state.batches.flow_tasks + len(batch.tasks))
         self._check_joining(batch.tasks, fetched)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
+        owner = share_of(batch.by, min(agents, default=""))
         decide.check_can_fit(limits, agents, batch.dialect)
-        decide.check_requirements(state.backlog, (task.plan for task in batch.tasks))
+        decide.check_requirements(state.backlog, (task.plan for task in batch.tasks), owner)
         if batch.flow is not None:
             batch_id = self._ids.of_workflow(batch.wanted_id, fetched)
         else:

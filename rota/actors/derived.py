@@ -20,7 +20,7 @@ def place_in(state: State, ids: NewIds, now: int) -> Place:
     """Give what a task of rota's own needs from outside."""
     waiting = state.backlog
     is_full = has_bytes_enough(waiting, state.control.limits)
-    return Place(lambda: ids.draw("native"), waiting.total, now, is_full, waiting.required)
+    return Place(lambda: ids.draw("native"), waiting.total, now, is_full, waiting)
 
 
 def follow_ups(

@@ -18,10 +18,12 @@ from rota.domain.admission import check_requirements, duplicate, why_full
 from rota.domain.attempts import decide_revival
 from rota.domain.batch import Batch
 from rota.domain.dead import decide_return, is_doomed
+from rota.domain.plan import NO_PLAN
 from rota.domain.project import decide_hold, project_of
 from rota.domain.project_lists import decide_additions
 from rota.domain.project_parts import Project
 from rota.domain.restoring import fields_of_batch, fields_of_task
+from rota.domain.shares import share_of
 from rota.domain.stored import request_of
 from rota.errors import Conflict, NotFound, QueueFull, RequestError
 
@@ -124,7 +126,8 @@ class Revivals:
         if other is not None:
             raise duplicate(*other)
         limits = state.control.limits
-        check_requirements(state.backlog, (task.plan,) if task.plan is not None else ())
+        owner = share_of(task.by, task.agent)
+        check_requirements(state.backlog, (task.plan or NO_PLAN,), owner)
         full = why_full(state.backlog, limits, (*before.agents, task.agent), task.dialect)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})

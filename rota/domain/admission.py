@@ -16,6 +16,7 @@ from rota.domain import events as e
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
 from rota.domain.plan import NO_PLAN
+from rota.domain.shares import may_take
 from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ TYPE_PAUSES_MAX = 1_000
 NO_AGENT_CAP = frozenset({"browseros"})
 """The dialects whose documents know no cap per agent; a task's own is in its record."""
 REQUIREMENTS_MAX = 256
-"""How many sets of labels waiting tasks require at most: workers wait in lines for each."""
+"""How many sets of labels waiting tasks require at most: workers wait in lines for each.
+
+Callers have shares (domain/shares.py); a set that others require already takes none.
+"""
 KEYS_MAX = 1_000_000
 """How many idempotency and dedup keys are held at most."""
 
@@ -52,12 +56,16 @@ class WaitingCounts(Protocol):
 
     def of_agent(self, agent: str) -> int: ...
 
+    def sets_of(self, owner: str) -> int: ...
+
 
 class Required(Protocol):
-    """Which sets of labels waiting tasks require, and how many do."""
+    """Which sets of labels waiting tasks require, and how many do; how many sets a caller's do."""
 
     @property
     def required(self) -> Mapping[str, int]: ...
+
+    def sets_of(self, owner: str) -> int: ...
 
 
 class Graph(Protocol):
@@ -294,12 +302,14 @@ def check_keys(held: int) -> None:
         raise QueueFull(msg, code="too_many_keys", details={"max": KEYS_MAX})
 
 
-def check_requirements(waiting: Required, plans: Iterable[Plan]) -> None:
+def check_requirements(waiting: Required, plans: Iterable[Plan], owner: str) -> None:
     """Refuse sets of labels that no waiting task requires when too many do. Raises QueueFull."""
     wanted = {"\n".join(plan.requires) for plan in plans if plan.requires}
     wanted -= waiting.required.keys()
-    if wanted and len(waiting.required) + len(wanted) > REQUIREMENTS_MAX:
+    own, total = waiting.sets_of(owner), len(waiting.required)
+    if wanted and not may_take(own, total, len(wanted), REQUIREMENTS_MAX):
         msg = f"waiting tasks require {REQUIREMENTS_MAX} different sets of labels already"
+        msg += ", or yours as many as may"
         details = {"field": "requires", "max": REQUIREMENTS_MAX}
         raise QueueFull(msg, code="too_many_requirements", details=details)
 

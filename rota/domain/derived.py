@@ -19,11 +19,13 @@ from rota.domain.commands import PULL
 from rota.domain.intake import Request, Rules, take_in
 from rota.domain.placeholders import AtHand
 from rota.domain.plan import Plan
+from rota.domain.shares import share_of
 from rota.errors import InvalidRequest, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rota.domain.admission import Required
     from rota.domain.task import Task
 
 BAD_PARAMS, FOLLOW_DEPTH = "bad_params", "follow_depth"
@@ -50,15 +52,15 @@ class FollowUp(NamedTuple):
 class Place(NamedTuple):
     """What a new task needs from outside: an id, its place in the queue, the time.
 
-    `is_full` says that what waits has all the bytes that it may have, `required` which sets of
-    labels it requires.
+    `is_full` says that what waits has all the bytes that it may have, `labels` which sets of labels
+    it requires.
     """
 
     new_id: Callable[[], str]
     waiting: int
     now: int
     is_full: bool = False
-    required: Mapping[str, int] = {}
+    labels: Required | None = None
 
 
 def decide_follow_up(
@@ -130,7 +132,8 @@ def decide_born(
     code = BAD_PARAMS
     try:
         command = take_in(request, rules, place.now)
-        check_requirements(place, (command.plan,))
+        if place.labels is not None:
+            check_requirements(place.labels, (command.plan,), share_of(request.by, request.agent))
     except QueueFull as error:
         code, wrong = error.code, error.message
     except InvalidRequest as error:

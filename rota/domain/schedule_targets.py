@@ -16,7 +16,7 @@ from rota.domain import admission
 from rota.domain.intake import take_in, take_in_batch
 from rota.domain.placeholders import Filling, names_in
 from rota.domain.project import decide_run
-from rota.domain.schedule import PROJECT, TASK, WORKFLOW
+from rota.domain.schedule import PROJECT, TASK, WORKFLOW, owner_of
 from rota.domain.stored import read_request, read_workflow
 from rota.domain.workflow import check_live, check_members
 from rota.errors import InvalidRequest, QueueFull
@@ -101,7 +101,9 @@ def decide_target(target: dict[str, Any], said: dict[str, str], by: str, around:
 
 def _task(request: Request, said: dict[str, str], around: Around) -> Made:
     command = take_in(_told(request, said), around.rules, around.now)
-    admission.check_requirements(around.waiting, (command.plan,))
+    admission.check_requirements(
+        around.waiting, (command.plan,), owner_of(request.by, (request.agent,))
+    )
     event = admission.submitted(command, around.new_task(), around.position + 1, at=around.now)
     return Made(event.task, (event,), _fullness(around, (event.agent,)))
 
@@ -111,14 +113,15 @@ def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made
     command = take_in_batch(batch, around.rules, around.now)
     check_live(around.live_flows)
     check_members(around.flow_tasks + len(command.tasks))
-    admission.check_requirements(around.waiting, (task.plan for task in command.tasks))
+    plans, agents = [task.plan for task in command.tasks], [task.agent for task in command.tasks]
+    admission.check_requirements(around.waiting, plans, owner_of(batch.by, agents))
     workflow, ids = around.new_workflow(), _several(around.new_task, len(command.tasks))
     tasks, _ = admission.decide_batch(
         command, workflow, ids, waiting=around.position, find=_nothing, graph=_Nobody(),
         at=around.now,
     )  # fmt: skip
     events = (admission.submitted_batch(command, workflow, ids), *tasks)
-    return Made(workflow, events, _fullness(around, [task.agent for task in command.tasks]))
+    return Made(workflow, events, _fullness(around, agents))
 
 
 def _fullness(around: Around, agents: Sequence[str]) -> str:

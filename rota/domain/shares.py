@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def share_of(by: str, agent: str) -> str:
     """Name whose share is taken by what somebody does for an agent.
 
-    A token has a share of its own. Where there are no tokens, an agent has one.
+    A token has a share of its own, whatever workers speak under it (`by_worker`, tokens.py). Where
+    there are no tokens, an agent has one.
     """
-    return f"agent {agent}" if by == LOCAL else f"token {by}"
+    return f"agent {agent}" if by == LOCAL else f"token {by.partition('/')[0]}"
 
 
 def may_take(own: int, total: int, amount: int, most: int) -> bool:

@@ -13,6 +13,7 @@ from rota.domain.events import TaskReprioritised
 from rota.domain.fold import FOLDS
 from rota.domain.ordering import AgentOrder
 from rota.domain.packed import size_of
+from rota.domain.shares import share_of
 from rota.domain.task import READY
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Backlog:
         self.aside: dict[str, int] = {}
         self.required: dict[str, int] = {}
         """How many wait for a worker with such labels (`lane[5]`); none that ask for nothing."""
+        self._requiring: dict[str, dict[str, int]] = {}  # the same, caller by caller
         self.total = 0
         self.waiting_bytes = 0
         self._aging_us = 0
@@ -49,6 +51,10 @@ class Backlog:
     def bytes(self) -> int:
         """Count the bytes of all that has not ended: what waits, and what is in flight."""
         return self.waiting_bytes + self._slots.bytes
+
+    def sets_of(self, owner: str) -> int:
+        """Count the sets of labels that a caller's waiting tasks require."""
+        return len(self._requiring.get(owner, ()))
 
     def counts(self) -> dict[str, int]:
         counts = {agent: order.waiting for agent, order in self.orders.items()}
@@ -155,11 +161,14 @@ class Backlog:
         self.waiting_bytes += step * size_of(task)
         requires = task.lane[5]
         if requires:
-            left = self.required.get(requires, 0) + step
-            if left:
-                self.required[requires] = left
-            else:
-                del self.required[requires]
+            owner = share_of(task.by, task.agent)
+            own = self._requiring.setdefault(owner, {})
+            for counts in (self.required, own):
+                left = counts[requires] = counts.get(requires, 0) + step
+                if not left:
+                    del counts[requires]
+            if not own:
+                del self._requiring[owner]
 
     def _set_aside(self, task: Task) -> None:
         task.entry = ASIDE

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tasks require two different sets."""
-    monkeypatch.setattr(admission, "REQUIREMENTS_MAX", 2)
+    """Let tasks require four different sets, of which one caller has two."""
+    monkeypatch.setattr(admission, "REQUIREMENTS_MAX", 4)
 
 
 def submit(rota: Rota, *labels: str, **fields: Any) -> Answer:
@@ -30,9 +30,19 @@ def test_one_set_of_labels_too_many_is_429_and_the_known_ones_go_on(rota: Rota) 
     assert submit(rota, "gpu", "big", delayMs=60_000).status == 202
     answer = submit(rota, "tpu")
     assert (answer.status, answer.code) == (429, "too_many_requirements")
-    assert answer.json["details"] == {"field": "requires", "max": 2}
+    assert answer.json["details"] == {"field": "requires", "max": 4}
     assert submit(rota, "big", "gpu").status == 202
     assert rota.post("/v1/tasks", {"agentId": "ann", "action": "fit"}).status == 202
+
+
+def test_who_comes_next_finds_room_for_its_labels(rota: Rota) -> None:
+    for label in ("a", "b"):
+        assert submit(rota, label).status == 202
+    assert submit(rota, "c").code == "too_many_requirements"
+    assert submit(rota, "c", agentId="bob").status == 202
+    assert submit(rota, "c").status == 202
+    assert submit(rota, "a", agentId="eve").status == 202
+    assert submit(rota, "d", agentId="eve").code == "too_many_requirements"
 
 
 def test_there_is_room_again_when_nothing_waits_with_a_set(rota: Rota) -> None:
@@ -48,7 +58,7 @@ def test_there_is_room_again_when_nothing_waits_with_a_set(rota: Rota) -> None:
 
 
 def test_a_batch_with_too_many_sets_is_refused_whole(rota: Rota) -> None:
-    tasks = [{"action": "fit", "requires": [name]} for name in ("a", "b", "c")]
+    tasks = [{"action": "fit", "requires": [name]} for name in "abcde"]
     answer = rota.post("/v1/batches", {"agentId": "ann", "tasks": tasks})
     assert (answer.status, answer.code) == (429, "too_many_requirements")
     assert rota.get("/v1/tasks").json["count"] == 0
