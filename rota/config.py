@@ -243,6 +243,7 @@ class Settings(Section):
             projects=self.projects.max_concurrent,
             project_items=self.projects.max_items,
             run_timeout_ms=self.projects.run_timeout_ms,
+            written_per_minute=s.max_log_bytes_per_minute,
         )
 
     def rules(self) -> Rules:

@@ -217,6 +217,7 @@ class SchedulerSettings(Section):
     max_ended_tasks: Annotated[int, Field(strict=True, ge=1, le=LIMIT_MAX)] = 100_000
     max_ended_bytes: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 64 << 20
     sticky_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = 200
+    max_log_bytes_per_minute: Annotated[int, Field(strict=True, ge=1 << 20, le=1 << 50)] = 2 << 30
 
     def said(self) -> dict[str, Any]:
         """Give what the file says of it, without the defaults."""

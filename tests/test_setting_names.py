@@ -83,6 +83,7 @@ VALUES: dict[str, Any] = {
     "timeoutMsMax": 700_000,
     "maxQueueBytes": 7 << 20,
     "maxEndedBytes": 7 << 20,
+    "maxLogBytesPerMinute": 7 << 20,
 }
 FLAGS = ("allowNetworkFs", "enabled", "startPaused")
 CASES = [

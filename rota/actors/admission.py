@@ -124,7 +124,7 @@ class AdmissionActor(CooperativeActor):
     def _submit(
         self, command: SubmitTask, fetched: Fetched | None
     ) -> m.Admitted | m.Refused | RequestError:
-        self._journal.check_open()
+        self._journal.check_room(command.by, command.agent)
         find = self._archive.finder(fetched)
         try:
             known = self._known(command, find)
@@ -260,7 +260,8 @@ class AdmissionActor(CooperativeActor):
 
     def _submit_together(self, message: m.SubmitTogether) -> m.BatchAdmitted:
         """Admit a batch whole. Raises a RequestError."""
-        self._journal.check_open()
+        batch_agent = min((task.agent for task in message.batch.tasks), default="")
+        self._journal.check_room(message.batch.by, batch_agent)
         now, fetched = self._now_for(message.batch.tasks), message.fetched
         state = self._journal.state
         batch = take_in_batch(message.batch, state.control.rules, now)
@@ -275,7 +276,7 @@ class AdmissionActor(CooperativeActor):
             check_members(state.batches.flow_tasks + len(batch.tasks))
         self._check_joining(batch.tasks, fetched)
         limits, agents = state.control.limits, [task.agent for task in batch.tasks]
-        owner = share_of(batch.by, min(agents, default=""))
+        owner = share_of(batch.by, batch_agent)
         decide.check_can_fit(limits, agents, batch.dialect)
         decide.check_requirements(state.backlog, (task.plan for task in batch.tasks), owner)
         if batch.flow is not None:

@@ -36,7 +36,8 @@ from rota.domain.attempts import (
 from rota.domain.browsers import START, decide_browser
 from rota.domain.dispatch import Turns
 from rota.domain.lending import Lending, Waiter
-from rota.errors import QueueFull, RequestError
+from rota.domain.tokens import by_worker
+from rota.errors import QueueFull, RequestError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,8 +220,9 @@ class DispatcherActor(CooperativeActor):
             return
         waiter = Waiter(wants, reply, is_patient=message.wait_us > 0)
         try:
+            self._journal.check_room(by_worker(wants.by, wants.worker), "")
             self._lending.check_room(waiter)
-        except QueueFull as error:
+        except (QueueFull, StorageUnavailable) as error:
             reply.fail(error)
             return
         self._workers.came(wants, self._journal.now())

@@ -16,8 +16,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.events import Record
-from rota.domain.tokens import ROTA
-from rota.errors import RequestError, StorageUnavailable
+from rota.domain.shares import PerMinute, share_of
+from rota.domain.tokens import LOCAL, ROTA
+from rota.errors import QueueFull, RequestError, StorageUnavailable
 from rota.eventlog import chain, codec
 from rota.eventlog.crash_points import reach
 from rota.eventlog.port import Stored
@@ -68,6 +69,8 @@ class Journal:
         self.tail: Tail | None = None
         self.reading_for: list[Reply] = []
         """Who waits for an answer while the log is read for it."""
+        self.written = PerMinute()
+        """Who had how many bytes written; a restart forgets it."""
         self.shift_us = state.steps.shift  # how far the clock has been set in all
         self._clock = clock
         self._hand_over = hand_over
@@ -87,6 +90,22 @@ class Journal:
         """Raise StorageUnavailable if nothing can be recorded now."""
         if self.failure is not None:
             raise self.failure
+
+    def check_room(self, by: str, agent: str) -> None:
+        """Refuse a caller that has had its share written of what a minute has room for.
+
+        Whoever lets a caller have much written asks before: what makes, changes or revives
+        something, and what lends to workers. What is small or was promised (a cancel, an outcome)
+        is counted, and never refused. Raises StorageUnavailable or QueueFull.
+        """
+        self.check_open()
+        most = self.state.control.limits.written_per_minute
+        wait_us = self.written.wait_us(share_of(by, agent), most, self.now()) if most else 0
+        if wait_us:
+            msg = f"in this minute {most} bytes were written to the log, or yours as many as may be"
+            details = {"maxBytes": most, "retryAfterS": -(-wait_us // 1_000_000)}
+            hint = "scheduler.maxLogBytesPerMinute is the bound"
+            raise QueueFull(msg, code="too_much_written", details=details, hint=hint)
 
     def record(
         self, *events: Event, by: str = ROTA, cause: int = 0, at: int | None = None
@@ -115,8 +134,11 @@ class Journal:
 
     def _keep(self, record: Record[Event], body: bytes) -> None:
         """Fold a record, and have it written."""
-        seq, _, event, _, _ = record
+        seq, at, event, by, _ = record
         self._fold(record)
+        if by != ROTA:
+            agent = getattr(event, "agent", "") if by == LOCAL else ""
+            self.written.add(share_of(by, agent), len(body), at)
         self._seq = seq
         self.digest = digest = chain.extend(self.digest, body)
         self._unsent.append(_new(Stored, (seq, digest, body, codec.subject_of(event))))

@@ -123,7 +123,7 @@ class ProjectsActor(CooperativeActor):
         return bool(lacking)
 
     def _add(self, message: pm.AddItems) -> list[pm.ItemAdded]:
-        self._journal.check_open()
+        self._journal.check_room(message.by, message.requests[0].agent if message.requests else "")
         state, project = self._journal.state, self._projects.get(message.project)
         now = self._journal.now()
         answers: list[pm.ItemAdded] = []
@@ -166,6 +166,7 @@ class ProjectsActor(CooperativeActor):
         events: list[Event] = []
         if message.change is not None:
             item = pending_item(project, message.project, message.item, message.sees)
+            self._journal.check_room(message.by, item.agent)
             request = message.change(item.request)._replace(by=message.by)
             check_fits(request)
             self._meant(request, self._journal.now())

@@ -83,6 +83,7 @@ class Revivals:
         task = find(message.task)
         if task is None:
             raise NotFound("task not found", details={"taskId": message.task})
+        self._journal.check_room(message.by, task.agent)
         before = _Before([], {}, set())
         events = self._of(task, message, find, before)
         _take_note(before, task, events[0])

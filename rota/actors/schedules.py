@@ -342,7 +342,9 @@ class SchedulesActor(CooperativeActor):
     def _create(self, message: sm.CreateSchedule) -> bool:
         """Make a schedule; True if it is there already. Raises a RequestError."""
         self._look_at_clock()
-        self._journal.check_open()
+        self._journal.check_room(
+            message.by, min(domain.agents_of(message.wanted.target), default="")
+        )
         now, wanted = self._journal.now(), message.wanted
         schedules = self._journal.state.schedules
         if domain.is_known(schedules.get(message.name), wanted):
@@ -358,7 +360,7 @@ class SchedulesActor(CooperativeActor):
     def _change(self, message: sm.ChangeSchedule) -> str:
         """Change a schedule. Raises a RequestError."""
         self._look_at_clock()
-        self._journal.check_open()
+        self._journal.check_room(message.by, self._agent_of(message.name))
         now, schedules = self._journal.now(), self._journal.state.schedules
         schedule = domain.found(schedules.by_name, message.name)
         was = schedule.definition
@@ -397,7 +399,12 @@ class SchedulesActor(CooperativeActor):
         return schedule.name
 
     def _run(self, message: sm.RunSchedule) -> e.ScheduleFired:
-        self._journal.check_open()
+        self._journal.check_room(message.by, self._agent_of(message.name))
         schedule = domain.found(self._journal.state.schedules.by_name, message.name)
         now = self._journal.now()
         return self._fire(schedule, Firing(now, manual=True), message.by, now)
+
+    def _agent_of(self, name: str) -> str:
+        """Name the agent whose shares a schedule takes, where there are no tokens."""
+        schedule = self._journal.state.schedules.get(name)
+        return min(schedule.agents, default="") if schedule is not None else ""

@@ -51,6 +51,7 @@ MEANINGS = {
     "scheduler.maxQueueBytes": "bytes of all tasks that wait or are in flight",
     "scheduler.maxEndedTasks": "ended tasks in memory; the oldest go before their resultTTLSec",
     "scheduler.maxEndedBytes": "bytes of ended tasks in memory; the oldest go likewise",
+    "scheduler.maxLogBytesPerMinute": "bytes that callers have written to the log in a minute",
     "webhooks.allowHosts": "hosts of your own network that may be called back",
     "webhooks.secret": "signs callbacks; the newest first, if there are several",
     "webhooks.timeoutMs": "how long one try may take",

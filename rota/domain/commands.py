@@ -117,6 +117,7 @@ SETTINGS = {
     "projects": "maxConcurrentProjects",
     "project_items": "maxItems",
     "run_timeout_ms": "runTimeoutMs",
+    "written_per_minute": "maxLogBytesPerMinute",
 }
 """The name of each limit in the configuration, which is how people know it."""
 
@@ -127,7 +128,8 @@ class Limits(NamedTuple):
     `queued_bytes`, `ended` and `ended_bytes` are 0 for no bound, as in logs that were written
     before there were any. For `sticky_ms` a key is kept for the worker that had it last. Runs of so
     many `projects` are in progress at once, 0 for any number; a list has so many `project_items`;
-    a run that makes no progress for `run_timeout_ms` ends, 0 for never.
+    a run that makes no progress for `run_timeout_ms` ends, 0 for never. All callers may have
+    so many bytes `written_per_minute` to the log, each a share of that; 0 for no bound.
     """
 
     queued: int = 1000
@@ -148,3 +150,4 @@ class Limits(NamedTuple):
     projects: int = 0
     project_items: int = 1000
     run_timeout_ms: int = 0
+    written_per_minute: int = 0

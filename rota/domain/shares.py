@@ -32,6 +32,31 @@ def may_take(own: int, total: int, amount: int, most: int) -> bool:
     return left >= 0 and (own == 0 or own + amount <= left)
 
 
+MINUTE_US = 60_000_000
+
+
+class PerMinute:
+    """How much callers take in a minute; with the next one it begins anew."""
+
+    def __init__(self) -> None:
+        self._minute = 0
+        self._shares = Shares(0)
+
+    def add(self, owner: str, amount: int, now: int) -> None:
+        self._in(now).add(owner, amount)
+
+    def wait_us(self, owner: str, most: int, now: int) -> int:
+        """Say how long a caller has to wait for room in its share of `most`; 0 if there is some."""
+        shares = self._in(now)
+        shares.most = most
+        return 0 if shares.has_room(owner) else MINUTE_US - now % MINUTE_US
+
+    def _in(self, now: int) -> Shares:
+        if now // MINUTE_US != self._minute:
+            self._minute, self._shares = now // MINUTE_US, Shares(0)
+        return self._shares
+
+
 class Shares:
     """One bound: how much of it is held, and by whom. The sum of all shares is `held`."""
 

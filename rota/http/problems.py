@@ -62,9 +62,9 @@ def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
 
 def response(error: RotaError, body: dict[str, Any]) -> web.Response:
     answer = web.Response(body=_written(body), status=error.status, content_type="application/json")
-    retry_after = RETRY_AFTER_S.get(error.status)
+    retry_after = error.details.get("retryAfterS", RETRY_AFTER_S.get(error.status))
     if retry_after is not None:
-        answer.headers["Retry-After"] = retry_after
+        answer.headers["Retry-After"] = str(retry_after)
     if error.status == 405:
         answer.headers["Allow"] = ", ".join(error.details.get("allowed", ()))
     if error.status == 401:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.domain.shares import Shares
+from rota.domain.shares import MINUTE_US, PerMinute, Shares, share_of
 
 
 def test_a_caller_alone_takes_half_and_leaves_half() -> None:
@@ -63,3 +63,18 @@ def test_what_takes_the_place_of_something_needs_room_only_for_what_is_more() ->
     assert not shares.may_replace("a", 11, "a", 10)
     assert shares.may_replace("b", 50, "a", 10)
     assert not shares.may_replace("b", 51, "a", 10)
+
+
+def test_a_share_of_a_minute_is_there_again_with_the_next() -> None:
+    written, now = PerMinute(), 7 * MINUTE_US + 20
+    written.add("a", 60, now)
+    assert written.wait_us("a", 100, now) == MINUTE_US - 20
+    assert written.wait_us("b", 100, now) == 0
+    written.add("b", 40, now)
+    assert written.wait_us("c", 100, now) > 0
+    assert written.wait_us("a", 100, now + MINUTE_US) == 0
+
+
+def test_a_tokens_workers_have_one_share() -> None:
+    assert share_of("crawler#3/w1", "ann") == share_of("crawler#3", "bob") == "token crawler#3"
+    assert share_of("local", "ann") == "agent ann"

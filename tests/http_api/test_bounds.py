@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.clocks import SetClock
+from support.http_server import Rota
+from support.leasing import say, take
 
+from rota.clock import US_PER_S
 from rota.config import BATCH_EDGES_MAX, BODY_VALUES_MAX, DEDUP_MS_MAX, WAIT_MS_MAX
 from rota.domain.plan import TIMEOUT_MS_MAX
 from rota.sections import RETRY_ATTEMPTS_MAX, RETRY_MS_MAX, RETRY_ON_MAX
 
 if TYPE_CHECKING:
-    from support.http_server import Rota, Servers
+    from pathlib import Path
+
+    from support.http_server import Servers
+
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -115,3 +123,61 @@ def test_a_long_text_is_one_value_whatever_stands_in_it(serve: Servers) -> None:
     text = ',[{"\\' * (BODY_VALUES_MAX + 1)
     task_id = rota.submit_native(action="waits", params={"text": text})
     assert rota.get(f"/v1/tasks/{task_id}").json["params"]["text"] == text
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    """A clock at the beginning of a minute."""
+    clock = SetClock()
+    clock.ahead_s = 60.0 - clock.wall_us() / US_PER_S % 60
+    return clock
+
+
+@pytest.fixture
+def minute(serve: Servers, tmp_path: Path, clock: SetClock) -> Rota:
+    """A server whose callers may have little written in a minute."""
+    return serve.adopt(Rota(tmp_path / "log", {"scheduler": {"maxLogBytesPerMinute": MIB}}, clock))
+
+
+def test_one_caller_has_so_much_written_in_a_minute_and_others_go_on(
+    minute: Rota, clock: SetClock
+) -> None:
+    rota = minute
+    large = {"action": "waits", "params": {"text": "x" * 300_000}}
+    flow = {"tasks": [{"action": "waits", "agentId": "ann"}]}
+    lists = "/v1/projects/p/tasks"
+    schedule = {"name": "n", "cron": "@daily", "task": {"agentId": "ann", "action": "waits"}}
+    assert rota.post("/v1/schedules", schedule).status == 201
+    [item] = [rota.post(lists, {"action": "waits", "agentId": "ann"}).json["taskId"]]
+    tasks = [rota.submit_native(agentId="ann", **large) for _ in range(2)]
+    for method, path, body in (
+        ("POST", "/v1/tasks", {"agentId": "ann", "action": "waits"}),
+        ("POST", "/tasks", {"agentId": "ann", "action": "waits"}),
+        ("POST", "/v1/batches", {"agentId": "ann", "tasks": [{"action": "waits"}]}),
+        ("POST", "/v1/workflows", flow),
+        ("POST", "/v1/schedules", {**schedule, "name": "m"}),
+        ("PATCH", "/v1/schedules/n", {"jitterMs": 5}),
+        ("POST", "/v1/schedules/n/run", None),
+        ("POST", lists, {"action": "waits", "agentId": "ann"}),
+        ("PATCH", f"{lists}/{item}", {"priority": 1}),
+    ):
+        answer = rota.request(method, path, body)
+        assert (answer.status, answer.json["code"]) == (429, "too_much_written"), path
+        assert 0 < int(answer.headers["retry-after"]) <= 60
+    assert rota.submit_native(agentId="bob", action="waits")
+    assert rota.post(f"/v1/tasks/{tasks[0]}/cancel").status == 200
+    clock.ahead_s += 61.0
+    rota.inside(lambda server: server.shard.timekeeper.look())
+    assert rota.submit_native(agentId="ann", action="waits")
+
+
+def test_a_worker_that_has_much_written_gets_no_more_tasks_for_a_while(minute: Rota) -> None:
+    rota = minute
+    for _ in range(4):
+        rota.submit_native(action="waits")
+    leases = take(rota, max=3)
+    for lease in leases:
+        assert say(rota, lease, "complete", result="x" * 300_000).status == 200
+    answer = rota.post("/v1/leases", {"workerId": "ada"})
+    assert (answer.status, answer.code) == (429, "too_much_written")
+    assert len(take(rota, "bob")) == 1
