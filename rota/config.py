@@ -158,6 +158,7 @@ class Settings(Section):
     namespaces: dict[NamespaceName, NamespaceSettings] = Field(default_factory=dict)
     presets: tuple[str, ...] = ()
     _data_dirs: tuple[str, ...] = ()
+    _file: str | None = None
 
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
@@ -218,6 +219,12 @@ class Settings(Section):
         """Give the folders of all namespaces of the server."""
         root, own = self.server.data_dir, self.namespaces.items()
         return self._data_dirs or (root, *(str(folder_of(n, root, o.data_dir)) for n, o in own))
+
+    def secret_files(self) -> tuple[Path, ...]:
+        """Give the files that no sandboxed command may read: the configuration and the TLS key."""
+        tls = self.server.tls
+        named = (self._file, tls.key if tls is not None else None)
+        return tuple(Path(each).absolute() for each in named if each is not None)
 
     def limits(self) -> Limits:
         s, own = self.scheduler, self.job_limits
@@ -306,10 +313,12 @@ def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Set
         data = _read(Path(path)) if path is not None else {}
         if isinstance(data, dict):
             data = with_environment(with_presets(data, presets))
-        return parse_settings(data)
+        settings = parse_settings(data)
     except RecursionError:
         msg = f"{path} is nested too deep"
         raise ConfigError(msg) from None
+    settings._file = None if path is None else str(path)  # noqa: SLF001 - nobody else knows it
+    return settings
 
 
 def _read(path: Path) -> Any:

@@ -67,7 +67,7 @@ class CommandExecutor:
     ) -> None:
         """Run it under `keepers`, in a folder of `data_dir` where it has none of its own.
 
-        A sandbox sees nothing of `data_dir`, nor of the folders that are `hidden`.
+        A sandbox sees nothing of `data_dir`, nor of the folders and files that are `hidden`.
         """
         check_machine(settings.sandbox)
         self._settings = settings
@@ -75,7 +75,7 @@ class CommandExecutor:
         self._of_child = {128 + n: SIGNALS[n] for n, most in asked.items() if most is not None}
         """What an exit code says of one that it started, as a shell passes it on."""
         self._keepers = keepers
-        self._hidden = {each.resolve() for each in (data_dir, *hidden)}
+        self._hidden = {each.absolute() for each in (data_dir, *hidden)}
         self._folder = data_dir.resolve() / FOLDER
 
     async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
@@ -146,7 +146,7 @@ class CommandExecutor:
             **self._keepers.marks,
         }
         if s.sandbox == "bubblewrap":
-            hidden = filter(Path.is_dir, self._hidden)
+            hidden = filter(Path.exists, self._hidden)
             shm_bytes = (s.memory_mb_max or 0) * _MB or SHM_BYTES
             argv = [*sandbox(cwd, hidden, {made} - {cwd}, shm_bytes), *argv]
         return {

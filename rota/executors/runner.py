@@ -48,7 +48,7 @@ def build_executors(
     """
     folder = Path(settings.server.data_dir)
     keepers = Keepers(marks_of(folder))
-    hidden = tuple(map(Path, settings.data_dirs()))
+    hidden = (*map(Path, settings.data_dirs()), *settings.secret_files())
 
     def made(each: ExecutorSettings) -> Executor:
         if each.kind == "command":

@@ -1,7 +1,8 @@
 """What goes before a command in a sandbox, and whether that holds on this machine.
 
 The program is bubblewrap. A sandbox has no network, no processes but its own and no capabilities,
-can write nothing but the command's folders, and sees nothing of the data of any namespace.
+can write nothing but the command's folders, and sees nothing of the data of any namespace, nor of
+rota's configuration and its TLS key.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ def sandbox(
 ) -> list[str]:
     """Give what goes before a command that may write `cwd` and `more`, and not see `hidden`.
 
-    What lies inside of another comes after it; what is hidden goes before what may be written.
+    What lies inside of another comes after it; what is hidden goes before what may be written. In
+    place of a folder it sees an empty one, in place of a file /dev/null.
     """
     mounts = [(Path(os.path.realpath(each)), "--bind") for each in (cwd, *more)]
-    mounts += [(Path(os.path.realpath(each)), "--tmpfs") for each in hidden]
+    unseen = [Path(os.path.realpath(each)) for each in hidden]
+    mounts += [(each, "--ro-bind" if each.is_file() else "--tmpfs") for each in unseen]
     mounts.sort(key=lambda mount: (len(mount[0].parts), mount[1]))
     argv = _walls(shm_bytes)
     for path, how in mounts:
-        argv += [how, *[str(path)] * (2 if how == "--bind" else 1)]
+        where = {"--bind": [str(path)], "--ro-bind": [os.devnull]}.get(how, [])
+        argv += [how, *where, str(path)]
     for path, how in mounts:
         if how == "--tmpfs":
             argv += ["--remount-ro", str(path)]

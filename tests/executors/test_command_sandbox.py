@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.commands import python, ran
 
-from rota.config import parse_settings
+from rota.config import load_settings, parse_settings
 from rota.errors import ConfigError
 from rota.executors import sandbox as sandboxes
+from rota.executors.port import Attempt
+from rota.executors.runner import build_executors
 from rota.executors.sandbox import WANTED, sandbox, sandbox_problem, weakness
+
+if TYPE_CHECKING:
+    from rota.domain.commands import Outcome
 
 
 def test_a_sandbox_has_no_network_and_only_its_folder_to_write(tmp_path: Path) -> None:
@@ -94,6 +101,53 @@ def test_the_folders_of_all_namespaces_are_hidden_wherever_the_command_works() -
     assert argv[0] == "bwrap"
     assert argv[argv.index("--ro-bind") :][:3] == ["--ro-bind", "/", "/"]
     assert argv[-1] == "--"
+
+
+def test_a_sandbox_reads_neither_the_configuration_nor_the_key(tmp_path: Path) -> None:
+    """Wherever they lie, and also where the configuration names a link to them."""
+    (tmp_path / "kept").mkdir()
+    key, link = tmp_path / "kept" / "key-2.pem", tmp_path / "key.pem"
+    key.write_text("a key")
+    link.symlink_to(key)
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    config = cwd / "rota.toml"
+    code = f"""
+import json
+found = []
+for path in ({str(config)!r}, {str(key)!r}, {str(link)!r}):
+    try:
+        with open(path) as file:
+            found.append(file.read())
+    except OSError:
+        found.append("")
+print(json.dumps(found))
+"""
+    argv = [*python(code)]
+    config.write_text(f"""
+        [server]
+        dataDir = "{tmp_path}/data"
+        tls = {{ cert = "{key}", key = "{link}" }}
+        [executors.cmd]
+        kind = "command"
+        sandbox = "bubblewrap"
+        argv = {json.dumps(argv)}
+        cwd = "{cwd}"
+        """)
+    settings = load_settings(config)
+    assert settings.of_namespace("default").secret_files() == (config, link)
+    if sandbox_problem():
+        return
+    (tmp_path / "data").mkdir()
+
+    async def run() -> Outcome:
+        executor = build_executors(settings)["cmd"]
+        try:
+            return await executor.run(Attempt("t", "a", 1, 7, "cmd", "cmd", {}), lambda _: None)
+        finally:
+            await executor.close()
+
+    assert asyncio.run(run()).result == ["", "", ""]
 
 
 def test_each_namespace_knows_the_folders_of_all() -> None:
