@@ -110,10 +110,8 @@ class Sight:
 
     async def task(self, task_id: str) -> Task:
         """Give a task, from memory or from the log; not to be shown as it is. Raises NotFound."""
-        found = self._archive.here(task_id)
-        if found is None:
-            fetched = await self._fetched(lambda _: (task_id,), "shown")
-            found = self._archive.either(task_id, fetched)
+        fetched = await self._fetched(lambda _: (task_id,), "shown")
+        found = self._archive.either(task_id, fetched)
         if not isinstance(found, Task) or not self.may_see(found.agent):
             raise NotFound("task not found")
         return found
@@ -399,9 +397,15 @@ class Sight:
     async def _fetched(
         self, subjects: Callable[[Fetched | None], Iterable[str]], depth: Depth
     ) -> Fetched | None:
-        """Read what is not in memory, until nothing is lacking in this very turn of the loop."""
+        """Read what is not in memory, until nothing is lacking in this very turn of the loop.
+
+        For what is in memory and may not be seen, as much is read as for an id that nothing has:
+        else the time that a refusal takes would tell one from the other.
+        """
         fetched: Fetched | None = None
-        while lacking := self._archive.lacking(subjects(fetched), fetched):
+        lacking = self._archive.lacking(subjects(fetched), fetched)
+        lacking += [f"{each} " for each in subjects(fetched) if self._is_hidden(each)]
+        while lacking:
             answer = Answer()
             self._archive.fetch(
                 lacking,
@@ -412,7 +416,15 @@ class Sight:
                 is_wanted=answer.is_awaited,
             )
             fetched = await answer.future
+            lacking = self._archive.lacking(subjects(fetched), fetched)
         return fetched
+
+    def _is_hidden(self, subject: str) -> bool:
+        """Whether this is in memory and may not be seen."""
+        if self._may_see is None or (found := self._archive.here(subject)) is None:
+            return False
+        tasks = [found] if isinstance(found, Task) else map(self._archive.here, found.tasks)
+        return not self._may_see_all(each for each in tasks if isinstance(each, Task))
 
     async def _read(self, read: Callable[[LogReader], T]) -> T:
         return await read_log(self._shard, read)
