@@ -1,8 +1,9 @@
 """The configuration: one TOML or JSON file, frozen once read.
 
 Keys are read in every spelling they have (rota.setting_names). Zero values are ignored (the
-default, or on reload the value in force, stays). An unknown key or a wrong type is an error that
-names the key. Every queue, batch, body and retry has its maximum here, with its unit in its name.
+default, or on reload the value in force, stays), unless 0 is a value of the setting. An unknown key
+or a wrong type is an error that names the key. Every queue, batch, body and retry has its maximum
+here, with its unit in its name.
 """
 
 from __future__ import annotations
@@ -336,7 +337,7 @@ def _read(path: Path) -> Any:
 
 def scheduler_changes(changes: dict[str, Any]) -> dict[str, Any]:
     """Read changes of the scheduler's settings; zero values are none. Raises ConfigError."""
-    known, changes = spellings(SchedulerSettings), without_zeros(changes)
+    known, changes = spellings(SchedulerSettings), without_zeros(SchedulerSettings, changes)
     unknown = next((key for key in changes if key not in known), None)
     if unknown is not None:
         changes = {unknown: changes[unknown]}  # the first is complained of; there may be any number

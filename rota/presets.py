@@ -6,9 +6,12 @@ can be laid over each other, the later over the earlier.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TRANSIENT = ["timeout", "connection", "status:429", "status:503", "code:resource_busy"]
 
@@ -154,6 +157,28 @@ def layered(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, An
     merged = _over(merged, rest)
     merged["presets"] = list(dict.fromkeys(names))
     return merged
+
+
+def conflicts(names: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Give each setting that two of these presets set to different values.
+
+    Each comes with the preset that sets it before, and the later one, whose value holds.
+    """
+    said: dict[str, tuple[str, Any]] = {}
+    for name in names:
+        for key, value in _flat(PRESETS[name]):
+            before, old = said.get(key, (name, value))
+            if old != value:
+                yield key, before, name
+            said[key] = name, value
+
+
+def _flat(table: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{where}{key}.")
+        else:
+            yield where + key, value
 
 
 def _over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_zeros(cls, data: Any) -> Any:
-        return without_zeros(data) if isinstance(data, dict) else data
+        return without_zeros(cls, data) if isinstance(data, dict) else data
 
 
 class FollowUpSettings(BaseModel):

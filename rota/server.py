@@ -28,6 +28,7 @@ from rota.http.app import App
 from rota.http.event_hooks import EventHandlers, Turn, load_handler
 from rota.http.tls import Tls, TlsSite
 from rota.namespaces import OpenNamespace, has_log
+from rota.presets import conflicts
 from rota.sections import DEFAULT
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class Server:
         tls = settings.server.tls
         self._tls = Tls(tls) if tls is not None else None
         self._handlers = [load_handler(path) for path in settings.server.on_event]
+        for key, before, later in conflicts(settings.presets):
+            logger.warning("presets %s and %s both set %s: %s wins", before, later, key, later)
         self._stop = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
         self._namespaces: list[OpenNamespace] = []

@@ -39,7 +39,7 @@ def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") ->
             raise ConfigError(msg, hint="leave one of them out")
         found[name] = fresh
         given.setdefault(name, key)
-    return without_zeros(found) if getattr(model, "ignores_zeros", False) else found
+    return without_zeros(model, found) if getattr(model, "ignores_zeros", False) else found
 
 
 def _undotted(table: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
@@ -74,13 +74,19 @@ def _laid(under: dict[str, Any], over: dict[str, Any], said: str) -> dict[str, A
     return found
 
 
-def without_zeros(table: dict[str, Any]) -> dict[str, Any]:
-    """Drop zero numbers and empty strings: they mean `as it was` (port 0 is a free port)."""
+def without_zeros(model: type[BaseModel], table: dict[str, Any]) -> dict[str, Any]:
+    """Drop zero numbers and empty strings: they mean `as it was`, where 0 is not a value."""
     return {
         key: value
         for key, value in table.items()
-        if value != "" and (value != 0 or value is False or key == "port")
+        if value != "" and (value != 0 or value is False or _takes_zero(model, key))
     }
+
+
+def _takes_zero(model: type[BaseModel], key: str) -> bool:
+    """Whether 0 is a value of a setting: any free port, any number of runs, never."""
+    field = model.model_fields.get(_fields(model).get(spellings(model).get(key, ""), ""))
+    return field is not None and any(getattr(each, "ge", None) == 0 for each in field.metadata)
 
 
 @cache

@@ -170,7 +170,9 @@ def test_what_config_prints_goes_with_the_preset_it_was_printed_for(
     printed = CliRunner().invoke(main, ["config", "--preset", preset])
     assert printed.exit_code == 0, printed.output
     file.write_text(printed.stdout)
-    assert load_settings(file, (preset,)) == load_settings(None, (preset,))
+    assert (
+        load_settings(file, (preset,)).model_dump() == load_settings(None, (preset,)).model_dump()
+    )
     checked = CliRunner().invoke(
         main, ["config", "--preset", preset, "--config", str(file), "--check"]
     )
@@ -186,7 +188,7 @@ def test_what_config_prints_as_json_is_a_file_too(tmp_path: Path, preset: str) -
     printed = CliRunner().invoke(main, words)
     assert printed.exit_code == 0, printed.output
     file.write_text(printed.stdout)
-    assert load_settings(file) == load_settings(under, (preset,))
+    assert load_settings(file).model_dump() == load_settings(under, (preset,)).model_dump()
     checked = CliRunner().invoke(main, ["config", "--config", str(file), "--check"])
     assert checked.exit_code == 0, checked.output
 
@@ -270,6 +272,20 @@ def test_a_zero_in_the_file_leaves_what_the_preset_says() -> None:
     data = {"scheduler": {"max_queue_size": 0}, "agent": {"max_concurrent_browsers": 0}}
     limits = parse_settings(with_presets(data, ("browsermanager",))).limits()
     assert (limits.queued, limits.browsers) == (500, 20)
+
+
+def test_a_zero_that_is_a_value_of_its_setting_goes_before_the_preset() -> None:
+    """No number of runs, no time after which a run ends, no grace, no waiting for a worker."""
+    data = {
+        "projects": {"max_concurrent": 0, "runTimeoutMs": 0},
+        "scheduler": {"sticky_ms": 0},
+        "server": {"graceS": 0},
+    }
+    settings = parse_settings(with_presets(data, ("projects",)))
+    limits = settings.limits()
+    assert (limits.projects, limits.run_timeout_ms, limits.sticky_ms) == (0, 0, 0)
+    assert settings.server.grace_s == 0
+    assert parse_settings(with_presets({}, ("projects",))).limits().projects == 5
 
 
 def test_names_that_people_chose_stay_as_they_are() -> None:

@@ -12,7 +12,7 @@ SECTIONS = {
     "types": "What tasks of one action get unless they say otherwise.",
     "defaults": "What native tasks get where neither they nor their type say otherwise.",
     "browseros": "What tasks get that come in as BrowserOS's.",
-    "projects": "Lists of tasks, and the runs that work through them.",
+    "projects": "Lists of tasks, and the runs that work through them; can be reloaded.",
     "browsermanager": "Where BrowserManager's jobs come in.",
     "agent": "BrowserManager's names for some limits; they go before the scheduler's.",
     "namespaces": "Schedulers beside the default one, each with a log of its own.",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.http")
 
 NEEDS_RESTART = ("executors", "webhooks", "server", "browsermanager")
-RELOADED = ("types", "job_limits", "browseros")
+RELOADED = ("types", "job_limits", "browseros", "projects", "defaults")
 
 
 class Reloaded(NamedTuple):
@@ -116,10 +116,13 @@ class Reloading:
                 update |= {name: getattr(fresh, name) for name in RELOADED}
             settings = bridge.settings.model_copy(update=update)
             limits, rules = settings.limits(), settings.rules()
+            before = bridge.settings.projects.kill_wait_ms  # no limit: only answers go by it
             if fresh is not None:
                 _take(bridge, settings, limits, rules)
             changed = await bridge.change_limits(limits, rules, source, by)
             bridge.settings = settings
+            if settings.projects.kill_wait_ms != before:
+                changed = [*changed, "killWaitMs"]
             return changed
 
     def _check(self, fresh: Settings) -> None:

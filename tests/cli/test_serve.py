@@ -113,6 +113,10 @@ def test_presets_lie_under_the_file(tmp_path):
     args = ("--preset", "browsermanager", "--preset", "browseros")
     with ServerProcess(tmp_path / "data", config=config, args=args) as process:
         settings = JsonClient(process.url).config()
+        said = process.output()
+    what = "browsermanager and browseros both set scheduler.resultTTLSec: browseros wins"
+    assert [line for line in said.splitlines() if "both set" in line and what in line]
+    assert said.count("both set") == 1
     assert settings["presets"] == ["browsermanager", "browseros"]
     assert settings["scheduler"]["maxPerKey"] == 9
     assert settings["scheduler"]["maxQueueSize"] == 500

@@ -252,7 +252,7 @@ def test_toml_and_json_camel_and_snake_are_all_read(tmp_path: Path) -> None:
     json_file.write_text(
         '{"scheduler": {"maxQueueSize": 5, "result_ttl_sec": 6}, "server": {"port": 1234}}'
     )
-    assert load_settings(toml) == load_settings(json_file)
+    assert load_settings(toml).model_dump() == load_settings(json_file).model_dump()
     assert load_settings(toml).scheduler.result_ttl_sec == 6
 
 

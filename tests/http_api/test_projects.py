@@ -32,6 +32,33 @@ def add(rota: Rota, project: str, *tasks: dict[str, Any]) -> list[str]:
     return [row["taskId"] for row in answer.json["tasks"]]
 
 
+def test_what_the_file_says_of_projects_holds_from_a_reload_on(
+    tmp_path: Path, serve: Servers
+) -> None:
+    made = Rota(tmp_path / "reloaded", {"projects": {"maxConcurrent": 1}})
+    made.write_config(made.config)
+    rota = serve.adopt(made)
+    for name in "pqr":
+        add(rota, name, {"action": "sleep", "params": {"ms": 60_000}})
+        rota.post(f"/v1/projects/{name}/run")
+
+    def in_progress() -> int:
+        runs = [rota.get(f"/v1/projects/{name}/runs").json["runs"][0] for name in "pqr"]
+        return [run["state"] for run in runs].count("in_progress")
+
+    assert in_progress() == 1
+    rota.write_config({"projects": {"maxConcurrent": 2}})
+    until(lambda: in_progress() == 2)
+    (event,) = rota.events(kind="config_changed")
+    assert event["data"]["changed"] == ["maxConcurrentProjects"]
+    rota.write_config({"projects": {"maxConcurrent": 0, "killWaitMs": 7, "maxItems": 1}})
+    until(lambda: in_progress() == 3)
+    assert rota.get("/v1/config").json["projects"]["killWaitMs"] == 7
+    assert any("killWaitMs" in line for line in rota.log.lines)
+    add(rota, "p", ECHO)
+    assert rota.post("/v1/projects/p/tasks", ECHO).code == "project_full"
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
