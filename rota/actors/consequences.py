@@ -21,6 +21,7 @@ from rota.domain import events as e
 from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.schedule import AWAITED_PROJECT
 from rota.domain.task import READY, WAITING, lane_for
+from rota.logs import ERROR_CHARS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("rota.dispatch")
+attempts = logging.getLogger("rota.attempts")
 
 FAILED_LINES_MAX = 20
 FAILED_LINES_SPAN_S = 60.0
+FAILED_ATTEMPTS_MAX = 2000
+"""So many failed attempts are logged in a minute; one agent's are half of them at most."""
 HOST_CHARS_MAX = 253
 
 
@@ -71,6 +75,7 @@ class Consequences:
         self._cast = cast
         self._moments = moments
         self._failed_lines = LogRate(FAILED_LINES_MAX, FAILED_LINES_SPAN_S)
+        self._failed_attempts = LogRate(FAILED_ATTEMPTS_MAX, FAILED_LINES_SPAN_S)
 
     def install(self, journal: Journal) -> None:
         at_once: dict[type[Any], Callable[[Record[Any]], None]] = {
@@ -108,7 +113,7 @@ class Consequences:
         once_durable: dict[type[Any], Callable[[Record[Any]], None]] = {
             e.TaskAssigned: self._start_attempt,
             e.AttemptInterrupted: self._abort_attempt,
-            e.AttemptFailed: self._abort_attempt,
+            e.AttemptFailed: self._attempt_over,
             e.BatchFinished: self._batch_finished,
             e.WorkflowEnded: self._flow_ended,
             e.WorkflowTripped: self._flow_tripped,
@@ -334,6 +339,28 @@ class Consequences:
         reason = getattr(event, "error", "") or event.reason
         self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
 
+    def _attempt_over(self, record: Record[e.AttemptFailed]) -> None:
+        self._warn_of(record)
+        self._abort_attempt(record)
+
+    def _warn_of(self, record: Record[Any]) -> None:
+        """Log a failed attempt: of the task no more than its type, its agent and the error."""
+        event = record.event
+        task = self._of(record)
+        self._failed_attempts.warn(
+            attempts,
+            "attempt %d of task %s (%s of %s) failed at %s (%s): %s; %s",
+            event.attempt,
+            event.task,
+            task.action if task is not None else "gone",
+            event.agent,
+            _who_ran(task),
+            event.code,
+            event.error[:ERROR_CHARS_MAX],
+            "it is tried again" if type(event) is e.AttemptFailed else "the task has failed",
+            owner=event.agent,
+        )
+
     def _kill_attempts(self, record: Record[e.RunStopRequested]) -> None:
         event = record.event
         if event.kills:
@@ -354,6 +381,8 @@ class Consequences:
         self, record: Record[e.TaskSucceeded | e.TaskFailed | e.TaskExpired | e.TaskCancelled]
     ) -> None:
         event: Any = record.event
+        if type(event) is e.TaskFailed:
+            self._warn_of(record)
         if type(event) is not e.TaskSucceeded:
             reason = getattr(event, "error", "") or "cancelled"
             self._cast.pool.tell(m.AbortAttempt(event.task, record.seq, reason))
@@ -387,3 +416,9 @@ class Consequences:
     def _of(self, record: Record[e.TaskFact]) -> Task | None:
         task_id = record.event.task
         return self._tasks.by_id.get(task_id) or self._cast.archive.task_here(task_id)
+
+
+def _who_ran(task: Task | None) -> str:
+    if task is None:
+        return "an executor"
+    return f"worker {task.worker}" if task.worker is not None else f"executor {task.executor}"

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, complain, json_option, note, print_json, print_table, progress
+from rota.cli.output import complain, json_option, note, print_json, print_table, progress
 from rota.cli.shield import RECORDS, shielded
 from rota.cli.task_tables import print_tasks
 from rota.cli.verification import INDEX, Verified
 from rota.clock import parse_rfc3339, perf_s, rfc3339
 from rota.errors import ConfigError, LogCorrupt, RotaError
 from rota.eventlog.port import Head
+from rota.logs import clean
 from rota.projections.control import limits_to
 from rota.sections import DEFAULT, folder_of
 from rota.wording import NAMESPACE

@@ -7,12 +7,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, print_table, progress
+from rota.cli.output import json_option, note, print_json, print_table, progress
 from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import wait_option
 from rota.errors import InvalidRequest
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, progress
+from rota.cli.output import json_option, note, print_json, progress
 from rota.cli.server_options import with_client
 from rota.cli.values import Duration, Priority
 from rota.errors import InvalidRequest
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

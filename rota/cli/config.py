@@ -15,11 +15,12 @@ import tomlkit
 from tomlkit import comment, nl
 
 from rota.cli.config_check import problems_of
-from rota.cli.output import clean, complain, json_option, print_json
+from rota.cli.output import complain, json_option, print_json
 from rota.cli.server_options import namespace_option, token_option, url_option
 from rota.cli.settings_help import MEANINGS, PRESETS_MEANING, SECTIONS
 from rota.client.sync_client import JsonClient
 from rota.config import ExecutorSettings, Settings, load_settings
+from rota.logs import clean
 from rota.presets import PRESETS
 from rota.sections import TypeSettings
 from rota.shown_settings import shown

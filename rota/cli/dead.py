@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.errors import InvalidRequest
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient

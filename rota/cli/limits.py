@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from rota.cli.output import clean, json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.settings_help import MEANINGS
 from rota.cli.suggestions import SuggestingGroup, meant
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient

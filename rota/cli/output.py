@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,16 +26,8 @@ if TYPE_CHECKING:
     from rota.errors import RotaError
 
 PIPED_COLUMNS = 200
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-
-
-def clean(value: Any) -> str:
-    """Give the text with control characters escaped."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
 
 
 def complain(message: str, hint: str = "") -> None:

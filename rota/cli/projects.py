@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Priority, param_options
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient

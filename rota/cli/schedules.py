@@ -7,13 +7,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Moment, param_options
 from rota.errors import InvalidRequest
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish

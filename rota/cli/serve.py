@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import uvloop
 
-from rota import __version__
-from rota.cli import logs
-from rota.cli.output import clean, complain, progress
+from rota import __version__, logs
+from rota.cli.output import complain, progress
 from rota.config import Settings, load_settings
 from rota.errors import ConfigError, RotaError
+from rota.logs import clean
 from rota.presets import PRESETS
 from rota.sections import DEFAULT
 from rota.server import Server

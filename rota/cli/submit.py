@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.client import show_end
-from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.output import json_option, note, print_json
 from rota.cli.server_options import with_client
 from rota.cli.values import Duration, Moment, Priority, param_options, wait_option
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json
+from rota.cli.output import json_option, note, print_json
 from rota.cli.server_options import with_client
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

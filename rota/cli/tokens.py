@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.output import clean, json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.values import Duration
 from rota.client.pages import rows_of
 from rota.domain.tokens import ROLES
+from rota.logs import clean
 from rota.sections import DEFAULT, folder_of
 
 if TYPE_CHECKING:

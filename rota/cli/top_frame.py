@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from rota.cli.output import clean
+from rota.logs import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

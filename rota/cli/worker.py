@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota import logs
 from rota.cli.output import note
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rota.client.worker import Worker
 
 DEFAULT_NAME = "worker"
+log = logging.getLogger("rota.worker")
 
 
 @click.command("worker")
@@ -33,9 +35,18 @@ DEFAULT_NAME = "worker"
 @click.option("--token", help="Token, if the server wants one; else the worker's, or ROTA_TOKEN.")
 @click.option("--namespace", help="Namespace; else the worker's own, or ROTA_NAMESPACE.")
 @click.option("--reload", is_flag=True, help="Start it anew when a Python file here changes.")
-@click.option("--quiet", is_flag=True, help="Tell of warnings and errors only.")
+@click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
+@click.option("--json-logs", is_flag=True, help="Log one JSON object a line.")
+@click.option("--quiet", is_flag=True, help="The same as --log-level warning.")
 def worker_command(
-    target: str, *, labels: tuple[str, ...], reload: bool, quiet: bool, **given: str | float | None
+    target: str,
+    *,
+    labels: tuple[str, ...],
+    reload: bool,
+    log_level: str,
+    json_logs: bool,
+    quiet: bool,
+    **given: str | float | None,
 ) -> None:
     """Run a worker: a rota.client.Worker that a module has.
 
@@ -51,7 +62,18 @@ def worker_command(
     if reload:
         _run_and_reload()
         return
-    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    logs.set_up("warning" if quiet else log_level, as_json=json_logs)
+    try:
+        _run(target, labels, given)
+    except RotaError as error:
+        if not json_logs:
+            raise
+        said = f"{error.message} ({error.hint})" if error.hint else error.message
+        log.critical("it ended: %s", said)
+        click.get_current_context().exit(1)
+
+
+def _run(target: str, labels: tuple[str, ...], given: dict[str, str | float | None]) -> None:
     worker = load(target)
     for name, value in given.items():
         if value is not None:

@@ -24,6 +24,7 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rota import logs
 from rota.client.client import AsyncJsonClient
 from rota.client.context import Context
 from rota.client.functions import Function
@@ -35,6 +36,7 @@ from rota.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from rota.client.functions import Outcome
     from rota.client.steps import Json
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -113,7 +115,7 @@ class Worker:
     def main(self) -> None:
         """Run until a signal says so, and leave the process: 0, or 130 after a second signal."""
         if not logging.getLogger().handlers:
-            logging.basicConfig(level=logging.INFO, format="%(message)s")
+            logs.set_up("info", as_json=False)
         self.run_sync()
         sys.exit(EXIT_AT_ONCE if self._hurry.is_set() else 0)
 
@@ -213,6 +215,8 @@ class Worker:
         outcome: dict[str, Any] = {"outcome": "release"}
         try:
             outcome = await held.function.perform(held.ctx, self._threads)
+            if outcome["outcome"] == "fail":
+                _warn_of(held.ctx, outcome)
             await self._keeper.flush(held)
         except asyncio.CancelledError:
             pass  # dropped, or given back; an outcome that is there is told anyhow
@@ -276,6 +280,18 @@ class Worker:
                 wait.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*mine, return_exceptions=True)
+
+
+def _warn_of(ctx: Context, outcome: Outcome) -> None:
+    log.warning(
+        "attempt %d of task %s (%s of %s) failed (%s): %s",
+        ctx.attempt,
+        ctx.task_id,
+        ctx.action,
+        ctx.agent,
+        outcome.get("code", "no code"),
+        outcome["error"][: logs.ERROR_CHARS_MAX],
+    )
 
 
 class _Signals:

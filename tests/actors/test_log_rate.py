@@ -24,3 +24,16 @@ def test_so_many_lines_in_a_span_and_a_count_of_the_rest(caplog: pytest.LogCaptu
         rate.warn(logger, "no %d", 8)
     left_out = " (9997 lines like this one were left out before it)"
     assert caplog.messages[3:] == [f"no 7{left_out}", "no 8"]
+
+
+def test_lines_about_one_leave_room_for_lines_about_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rate = LogRate(10, 60.0, lambda: 0.0)
+    log = logging.getLogger("rota.test")
+    with caplog.at_level(logging.WARNING, logger="rota.test"):
+        for owner in ("noisy", "quiet"):
+            for _ in range(100):
+                rate.warn(log, "%s", owner, owner=owner)
+    said = [message.split()[0] for message in caplog.messages]
+    assert (said.count("noisy"), said.count("quiet")) == (5, 2)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from rota.cli.logs import JsonFormatter, TextFormatter
-from rota.cli.output import clean, print_table
+from rota.cli.output import print_table
+from rota.logs import JsonFormatter, TextFormatter, clean
 
 FORGED = "x\n2026-01-01T00:00:00Z info rota: all is well\x1b[2J\u2028\x9b"
 

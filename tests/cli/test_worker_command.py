@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -22,6 +25,11 @@ number = 7
 @worker.task("cli_greet")
 async def greet(name="world"):
     return f"hello {name}"
+
+
+@worker.task("cli_fail")
+async def fail(secret):
+    raise ValueError("it\\nforges a line " + "x" * 1000)
 """
 
 
@@ -67,4 +75,38 @@ def test_it_runs_until_it_is_told_to_stop(here, server, client):
         task = client.submit("cli_greet", "cli-worker", params={"name": "bob"})["taskId"]
         assert client.wait(task, 60)["result"] == "hello bob"
         assert worker.stop(signal.SIGINT) == 0
-    assert "takes cli_greet (2 at once)" in worker.output()
+    served = re.escape("takes cli_fail, cli_greet (2 at once)")
+    assert re.match(rf"^\S+Z info rota.worker: \S+ {served}", worker.output())
+
+
+def test_a_failed_attempt_is_one_warning_in_both_logs(here, server, client):
+    """It names task, type, agent, attempt and error, on one line; the params are not in it."""
+    args = ("--log-level", "warning", "--json-logs")
+    with WorkerProcess(here, "good_worker", server.url, *args) as worker:
+        params = {"secret": "hunter2"}
+        retry = {"maxAttempts": 2, "baseMs": 0}
+        task = client.submit("cli_fail", "cli-worker", params=params, retry=retry)["taskId"]
+        assert client.wait(task, 60)["error"]["code"] == "ValueError"
+        assert worker.stop() == 0
+    mine = [json.loads(line) for line in worker.output().splitlines()]
+    begins = [f"attempt {n} of task {task} (cli_fail of cli-worker) failed" for n in (1, 2)]
+    error = ("ValueError: it\nforges a line " + "x" * 1000)[:500]
+    said = [f"{begin} (ValueError): {error}" for begin in begins]
+    assert [line["message"] for line in mine] == said
+    assert {(line["level"], line["logger"]) for line in mine} == {("warning", "rota.worker")}
+    theirs = [line for line in server.output().splitlines() if task in line]
+    assert len(theirs) == 2
+    assert " warning rota.attempts: " + begins[0] + " at worker " in theirs[0]
+    assert theirs[0].endswith("x; it is tried again")
+    assert theirs[1].endswith("x; the task has failed")
+    assert "hunter2" not in worker.output() + server.output()
+
+
+def test_what_ends_a_worker_with_json_logs_is_a_log_line(here, typed):
+    command = [sys.executable, "-m", "rota", "worker", "no_such_worker", "--json-logs"]
+    ended = subprocess.run(
+        command, cwd=here, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert "there is no module no_such_worker" in json.loads(line)["message"]

@@ -14,7 +14,7 @@ import grimp
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 SMALL = {
-    "calendars", "clock", "command_section", "durations", "environment", "errors", "ids", "presets", "sections",
+    "calendars", "clock", "command_section", "durations", "environment", "errors", "ids", "logs", "presets", "sections",
     "setting_names",
     "shown_settings", "wording", "__main__",
 }  # fmt: skip

@@ -62,7 +62,9 @@ def test_what_follows_its_tasks_may_exceed_it(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflow, "JOINED_MAX", 1)
-    rota = serve({"types": {"echo": {"executor": "builtin", "followUp": {"type": "waits", "joins": True}}}})
+    rota = serve(
+        {"types": {"echo": {"executor": "builtin", "followUp": {"type": "waits", "joins": True}}}}
+    )
     name = begin(rota, {"action": "echo"})
     until(lambda: total(rota, name) == 2)
 

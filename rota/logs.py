@@ -1,4 +1,4 @@
-"""The server's log lines, as text or as JSON, on stderr.
+"""The log lines of a server and of a worker, as text or as JSON, on stderr.
 
 A record is one line, whatever is in it: control characters are escaped, and the lines of a
 traceback are indented, so that no input can pass for a line of its own.
@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rota.cli.output import clean
 from rota.clock import US_PER_S, rfc3339
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+ERROR_CHARS_MAX = 500
+"""So much of the error of a failed attempt is logged."""
 LEVELS = ("debug", "info", "warning", "error")
 QUIET = ("asyncio", "aiohttp", "watchfiles")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def clean(value: Any) -> str:
+    """Give the text with control characters escaped."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
 
 
 class TextFormatter(logging.Formatter):
@@ -84,4 +94,4 @@ def line_of(message: str) -> bytes:
 def _log_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    logging.getLogger("rota.serve").critical("it ended", exc_info=(kind, error, trace))
+    logging.getLogger("rota").critical("it ended", exc_info=(kind, error, trace))
