@@ -34,7 +34,8 @@ from rota.domain.attempts import (
     decide_queue_timeout,
 )
 from rota.domain.browsers import START, decide_browser
-from rota.domain.dispatch import Turns
+from rota.domain.commands import PULL
+from rota.domain.dispatch import Turns, side_of
 from rota.domain.lending import Lending, Waiter
 from rota.domain.tokens import by_worker
 from rota.errors import QueueFull, RequestError, StorageUnavailable
@@ -101,8 +102,7 @@ class DispatcherActor(CooperativeActor):
     def on_receive(self, message: Any) -> None:
         kind = type(message)
         if kind is HeadChanged:
-            self._turns.head_changed(message.agent, message.lane)
-            self._lending.head_changed(message.agent, message.lane)
+            self._head_changed(message.agent, message.lane)
         elif kind is SlotFreed:
             self._freed(message)
         elif kind is AgentReleased:
@@ -120,10 +120,26 @@ class DispatcherActor(CooperativeActor):
             self._dispatch()
             self._preempt()
 
+    def _head_changed(self, agent: str, lane: Lane) -> None:
+        """Have it heard that another task is first in a lane, or none.
+
+        One that is ready and has a key waits for the worker that had that last.
+        """
+        self._turns.head_changed(agent, lane)
+        self._lending.head_changed(agent, lane)
+        state = self._journal.state
+        sticky_us = state.control.limits.sticky_ms * 1000
+        order = state.backlog.orders.get(agent)
+        if order is None or not (lane[2] and sticky_us) or side_of(lane) != PULL:
+            return
+        head = order.head(lane)
+        if head is not None and (until := head.ready_at + sticky_us) > self._journal.now():
+            self._lending.keep_for(head, until)
+            self._let_keys_go_later()
+
     def _reprioritised(self, message: Reprioritised) -> None:
         for lane in message.lanes:
-            self._turns.head_changed(message.agent, lane)
-            self._lending.head_changed(message.agent, lane)
+            self._head_changed(message.agent, lane)
         task = self._journal.state.tasks.get(message.held or "")
         if task is not None and task.holds:
             self._turns.reprioritised(task)
@@ -182,8 +198,7 @@ class DispatcherActor(CooperativeActor):
         )
         if event is not None:
             self._journal.record(event)
-            self._turns.head_changed(task.agent, task.lane)
-            self._lending.head_changed(task.agent, task.lane)
+            self._head_changed(task.agent, task.lane)
         return event is not None
 
     def _may_dispatch(self) -> bool:
@@ -310,10 +325,15 @@ class DispatcherActor(CooperativeActor):
         sticky_us = self._journal.state.control.limits.sticky_ms * 1000
         if worker is not None and lane[2] and sticky_us:
             self._lending.keep(lane[2], worker, self._journal.now() + sticky_us)
-            if not self._is_keeping:
-                self._let_keys_go()
+            self._let_keys_go_later()
+        elif lane[2] and side_of(lane) == PULL:
+            self._lending.forget(lane[2])
         self._turns.freed(agent, lane)
         self._lending.freed(agent, lane)
+
+    def _let_keys_go_later(self) -> None:
+        if not self._is_keeping:
+            self._let_keys_go()
 
     def _let_keys_go(self) -> None:
         """Keep keys no longer than they should be for the workers that had them."""

@@ -45,7 +45,7 @@ MEANINGS = {
     "scheduler.resultTTLSec": "how long lists show an ended task; by its id it is found for ever",
     "scheduler.workerCount": "attempts that rota itself runs at once",
     "scheduler.maxPerKey": "tasks in flight of one key",
-    "scheduler.stickyMs": "for so long a key is kept for the worker that had it last",
+    "scheduler.stickyMs": "for so long a task that is ready waits for its key's last worker",
     "scheduler.agingMs": "waiting so long makes a task one priority more urgent; 0 for never",
     "scheduler.startPaused": "dispatch nothing after a start until `rota resume`",
     "scheduler.maxQueueBytes": "bytes of all tasks that wait or are in flight",

@@ -126,10 +126,11 @@ class Limits(NamedTuple):
     """The numbers that admission, dispatch and retention go by; changed only by an event.
 
     `queued_bytes`, `ended` and `ended_bytes` are 0 for no bound, as in logs that were written
-    before there were any. For `sticky_ms` a key is kept for the worker that had it last. Runs of so
-    many `projects` are in progress at once, 0 for any number; a list has so many `project_items`;
-    a run that makes no progress for `run_timeout_ms` ends, 0 for never. All callers may have
-    so many bytes `written_per_minute` to the log, each a share of that; 0 for no bound.
+    before there were any. For `sticky_ms` a task that is ready waits for the
+    worker that had its key last. Runs of so many `projects` are in progress at once, 0 for any
+    number; a list has so many `project_items`; a run that makes no progress for `run_timeout_ms`
+    ends, 0 for never. All callers may have so many bytes `written_per_minute` to the log, each a
+    share of that; 0 for no bound.
     """
 
     queued: int = 1000

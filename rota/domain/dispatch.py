@@ -161,9 +161,6 @@ class Turns:
         """Give nothing of this key to anybody, until it is let go."""
         self._caps.kept.add(KEY + key)
 
-    def keeps(self, key: str) -> bool:
-        return KEY + key in self._caps.kept
-
     def let_go(self, key: str) -> list[str]:
         """Keep a key no longer; name its limit, if anything waits for that."""
         limit = KEY + key

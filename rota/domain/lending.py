@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, islice, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain.commands import PULL
 from rota.domain.dispatch import PUSHER, Consumer, side_of
@@ -41,9 +41,18 @@ PLACES_EACH_MAX = 4000
 LENT_BYTES_MAX = 8 << 20
 """Of the params in one answer; the task that reaches it is the last."""
 KEPT_MAX = 10_000
+"""Of so many keys it is remembered which worker had them last."""
 EASED_AT_ONCE = 256
 """So many lines are looked at in one go when a limit gave way that any of them may wait for."""
 _SLACK = 64
+
+
+class Kept(NamedTuple):
+    """A key that nobody else is given before `until`; whether a task that is ready asked for it."""
+
+    until: int
+    worker: str
+    is_for_task: bool = False
 
 
 class Waiter:
@@ -90,8 +99,9 @@ class Lending:
         self.crowded: dict[Waiter, None] = {}
         """Those that found no place in one of their lines: they have to leave."""
         self._by_reply: dict[Any, Waiter] = {}
-        self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()  # until when, for whom
-        self._kept_for: dict[str, dict[str, None]] = {}  # and the other way round
+        self._last_worker: OrderedDict[str, str] = OrderedDict()  # of each key
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # the keys that wait for that worker
+        self._kept_for: dict[str, dict[str, None]] = {}  # the same, by worker
 
     def __len__(self) -> int:
         return len(self._by_reply)
@@ -188,7 +198,6 @@ class Lending:
 
     def rebase(self, turns: Turns) -> None:
         """Go on with other turns: everybody comes anew, and what was kept is kept."""
-        kept = [key for key in self._kept if self._turns.keeps(key)]
         self._turns = turns
         waiting = self.all()
         for waiter in waiting:
@@ -196,7 +205,7 @@ class Lending:
         self._heap.clear()
         for waiter in waiting:
             self.join(waiter)
-        for key in kept:
+        for key in self._kept:
             turns.keep(key)
 
     def head_changed(self, agent: str, lane: Lane) -> None:
@@ -334,8 +343,7 @@ class Lending:
         """Give the one that had the task's key last if it waits, else who has waited longest."""
         key = task.plan.key if task.plan is not None else None
         if key:
-            _, worker = self._kept.get(key, (0, ""))
-            for waiter in self._by_worker.get(worker, ()):
+            for waiter in self._by_worker.get(self._last_worker.get(key, ""), ()):
                 if waiter.wants.takes(task):
                     return waiter
         return next(iter(self._lines[consumer]))
@@ -343,40 +351,63 @@ class Lending:
     # -- keys that a worker had
 
     def keep(self, key: str, worker: str, until: int) -> None:
-        """Keep a key for the worker that gave it back, unless it waits already."""
-        self._forget(key)
-        self._kept[key] = (until, worker)
-        self._kept_for.setdefault(worker, {})[key] = None
+        """Remember which worker had a key last; keep the key for it, unless it waits already."""
+        self.forget(key)
+        self._last_worker[key] = worker
         if worker not in self._by_worker:
-            self._turns.keep(key)
-        if len(self._kept) > KEPT_MAX:
-            self._let_go(next(iter(self._kept)))
+            self._keep(key, Kept(until, worker))
+        if len(self._last_worker) > KEPT_MAX:
+            self.forget(next(iter(self._last_worker)))
+
+    def keep_for(self, task: Task, until: int) -> None:
+        """Keep the key of a task that is ready for the worker that had it last.
+
+        It is kept for one task at a time. A worker that has not come by then is forgotten.
+        """
+        key = task.lane[2]
+        worker = self._last_worker.get(key)
+        kept = self._kept.get(key)
+        is_kept_for_task = kept is not None and kept.is_for_task
+        if worker is not None and worker not in self._by_worker and not is_kept_for_task:
+            self._keep(key, Kept(until, worker, is_for_task=True))
+
+    def _keep(self, key: str, kept: Kept) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = kept
+        self._kept_for.setdefault(kept.worker, {})[key] = None
+        self._turns.keep(key)
 
     def let_go(self, now: int, longest_us: int) -> int | None:
         """Keep those no longer whose time is over; give when the next one is."""
         while self._kept:
-            key, (until, _) = next(iter(self._kept.items()))
-            if now < until <= now + longest_us:  # else the clock was set
-                return until
-            self._let_go(key)
+            key, kept = next(iter(self._kept.items()))
+            if now < kept.until <= now + longest_us:  # else the clock was set
+                return kept.until
+            if kept.is_for_task:
+                self.forget(key)
+            else:
+                self._let_go([key])
         return None
 
-    def _let_go(self, key: str) -> None:
-        """Let whoever comes first have a key."""
-        self._forget(key)
-        if wanted := self._turns.let_go(key):
-            self.eased(wanted)
+    def forget(self, key: str) -> None:
+        """Forget which worker had a key last, and let whoever comes first have it."""
+        self._last_worker.pop(key, None)
+        self._let_go([key])
 
     def _come_back(self, worker: str) -> None:
         """Let go of the keys of a worker that waits now: it is preferred, and nobody is held up."""
-        let_go = map(self._turns.let_go, self._kept_for.get(worker, ()))
-        if wanted := [limit for limits in let_go for limit in limits]:
-            self.eased(wanted)
+        self._let_go(list(self._kept_for.get(worker, ())))
 
-    def _forget(self, key: str) -> None:
-        _, worker = self._kept.pop(key, (0, ""))
-        if worker in self._kept_for:
-            _take_out(self._kept_for, worker, key)
+    def _let_go(self, keys: list[str]) -> None:
+        """Keep these no longer for the workers that had them last."""
+        wanted = []
+        for key in keys:
+            kept = self._kept.pop(key, None)
+            if kept is not None:
+                _take_out(self._kept_for, kept.worker, key)
+                wanted += self._turns.let_go(key)
+        if wanted:
+            self.eased(wanted)
 
 
 def _take_out(groups: dict[Any, dict[Any, None]], name: Any, member: Any) -> bool:

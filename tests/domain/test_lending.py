@@ -102,6 +102,7 @@ def test_nothing_is_left_when_all_have_left(seed: int) -> None:
     kept = (line._lines, line._by_worker, line._by_labels, line._by_reply, line._news)
     assert [len(each) for each in (*kept, line._held, line._easing, line._places)] == [0] * 8
     assert (line._kept, line._kept_for, bench.turns._caps.kept) == ({}, {}, set())
+    assert len(line._last_worker) <= 2
     assert len(line._heap) <= 64
     assert (line._taken.held, line._requests.held, line.crowded) == (0, 0, {})
 
@@ -174,6 +175,47 @@ def test_a_kept_key_goes_to_its_worker_or_after_its_moment_to_anyone() -> None:
     assert bench.serve() == [(tasks[2], "ben")]
 
 
+def test_a_key_is_kept_from_when_its_next_task_is_ready() -> None:
+    bench = roomy()
+    lane = lane_of(PULL, "echo", "shop")
+    first = bench.submit("ann", lane)
+    bench.come("ada")
+    bench.serve()
+    bench.hand_back(first, "ada", 1000)
+    bench.now += 10**9
+    bench.let_keys_go(1000)
+    bench.come("ben")
+    second = bench.submit("ann", lane)
+    assert bench.serve() == []
+    bench.now += 999
+    bench.let_keys_go(1000)
+    later = bench.submit("bob", lane)  # which adds nothing to what the first waits
+    assert bench.serve() == []
+    bench.now += 1
+    bench.let_keys_go(1000)
+    assert bench.serve() == [(second, "ben")]
+    bench.cancel(second)
+    bench.come("ben")
+    assert bench.serve() == [(later, "ben")]
+
+
+def test_a_worker_that_lost_a_key_is_forgotten() -> None:
+    bench = roomy()
+    lane = lane_of(PULL, "echo", "shop")
+    first = bench.submit("ann", lane)
+    bench.come("ada")
+    bench.serve()
+    bench.hand_back(first, "ada", 1000)
+    second = bench.submit("ann", lane)
+    bench.come("ben")
+    assert bench.serve() == []
+    bench.line.forget("shop")
+    assert bench.turns._caps.kept == set() == set(bench.line._kept_for)
+    bench.barred.clear()
+    bench.last.clear()
+    assert bench.serve() == [(second, "ben")]
+
+
 def test_a_key_that_is_kept_holds_up_nothing_that_rota_runs_itself() -> None:
     bench = roomy()
     lent = bench.submit("ann", lane_of(PULL, "echo", "shop"))
@@ -215,7 +257,7 @@ def test_only_so_many_keys_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = roomy()
     for n in range(10):
         bench.line.keep(f"key-{n}", "ada", 10**9)
-    assert list(bench.line._kept) == ["key-7", "key-8", "key-9"]
+    assert list(bench.line._kept) == ["key-7", "key-8", "key-9"] == list(bench.line._last_worker)
     assert bench.turns._caps.kept == {"key:key-7", "key:key-8", "key:key-9"}
 
 

@@ -250,6 +250,17 @@ def test_a_key_prefers_the_worker_that_had_it(serve: Servers) -> None:
     assert take_one(rota, "ada")["taskId"] != lease["taskId"]
 
 
+def test_a_key_prefers_its_worker_from_when_the_next_task_is_ready(serve: Servers) -> None:
+    rota = serve({"scheduler": {"stickyMs": 1}})
+    task_id = rota.submit_native("ann", "fit", key="shop", retry={"kind": "fixed", "baseMs": 500})
+    lease = take_one(rota, "ada")
+    say(rota, lease, "fail", error="no")
+    rota.post("/v1/config/reload", {"scheduler": {"stickyMs": 60_000}})
+    until(lambda: look(rota, task_id)["state"] == "ready", what="the next attempt")
+    assert take(rota, "ben") == []
+    assert take_one(rota, "ada")["taskId"] == task_id
+
+
 def test_a_key_goes_to_anyone_after_its_moment(serve: Servers) -> None:
     rota = serve({"scheduler": {"stickyMs": 20}})
     rota.submit_native("ann", "fit", key="shop")

@@ -41,12 +41,14 @@ class TellingTurns(Turns):
     """Turns that pass the news on to who waits, as the dispatcher does."""
 
     lending: Lending | None = None
+    bench: LendingBench
 
     def head_changed(self, agent: str, lane: Lane) -> None:
         """Tell both."""
         super().head_changed(agent, lane)
         if self.lending is not None:
             self.lending.head_changed(agent, lane)
+            self.bench.keep_for_first(agent, lane)
 
     def freed(self, agent: str, lane: Lane) -> None:
         """Tell both."""
@@ -76,8 +78,9 @@ class LendingBench(Bench):
         super().__init__(limits)
         self.lending = Lending(self.turns)
         self._tell_on()
-        self.kept: dict[str, tuple[int, str]] = {}
-        self.barred: set[str] = set()
+        self.sticky_us = 0
+        self.last: dict[str, str] = {}  # the worker that had a key last
+        self.barred: dict[str, tuple[int, bool]] = {}  # until when a key is kept; for a task?
         self._replies = count(1)
 
     def derive(self) -> Turns:
@@ -92,7 +95,7 @@ class LendingBench(Bench):
 
     def _tell_on(self) -> None:
         assert isinstance(self.turns, TellingTurns)
-        self.turns.lending = self.lending
+        self.turns.lending, self.turns.bench = self.lending, self
 
     @property
     def line(self) -> Lending:
@@ -113,7 +116,8 @@ class LendingBench(Bench):
         )
         waiter = Waiter(asked, next(self._replies))
         self.line.join(waiter)
-        self.barred -= {key for key, (_, whose) in self.kept.items() if whose == worker}
+        for key in [key for key in self.barred if self.last[key] == worker]:
+            del self.barred[key]
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
@@ -125,22 +129,38 @@ class LendingBench(Bench):
         task = self.state.tasks.by_id[name]
         key = task.lane[2]
         if key and sticky_us:
+            self.sticky_us = sticky_us
             self.line.keep(key, worker, self.now + sticky_us)
-            self.kept.pop(key, None)
-            self.kept[key] = (self.now + sticky_us, worker)
+            self.last[key] = worker
+            self.barred.pop(key, None)
             if not self.line.waits(worker):
-                self.barred.add(key)
+                self.barred[key] = self.now + sticky_us, False
         self.complete(name)
+
+    def keep_for_first(self, agent: str, lane: Lane) -> None:
+        """Keep the key of a task that came to the front, as long as it is just ready."""
+        key, order = lane[2], self.state.backlog.orders.get(agent)
+        head = order.head(lane) if order is not None else None
+        if head is None or not key or head.executor != PULL:
+            return
+        until = head.ready_at + self.sticky_us
+        if until <= self.now:
+            return
+        self.line.keep_for(head, until)
+        _, is_for_task = self.barred.get(key, (0, False))
+        if key in self.last and not self.line.waits(self.last[key]) and not is_for_task:
+            self.barred.pop(key, None)
+            self.barred[key] = until, True
 
     def let_keys_go(self, sticky_us: int) -> None:
         """Keep no key that was kept for long enough."""
         self.line.let_go(self.now, sticky_us)
-        while self.kept:
-            key, (until, _) = next(iter(self.kept.items()))
+        for key, (until, is_for_task) in list(self.barred.items()):
             if self.now < until <= self.now + sticky_us:
                 return
-            del self.kept[key]
-            self.barred.discard(key)
+            del self.barred[key]
+            if is_for_task:
+                del self.last[key]
 
     def serve(self) -> list[tuple[str, str | None]]:
         """Give away all there is, checking each choice; name the tasks and who has them."""
@@ -168,7 +188,7 @@ class LendingBench(Bench):
             return None
         assert waiter in self.line.all()
         assert waiter.wants.takes(task)
-        _, whose = self.kept.get(task.lane[2], (0, ""))
+        whose = self.last.get(task.lane[2])
         if task.lane[2] and whose:
             fond = [w for w in self.line.all() if w.wants.worker == whose and w.wants.takes(task)]
             assert not fond or waiter.wants.worker == whose, "the key's last worker waits"
