@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rota.dispatch")
 attempts = logging.getLogger("rota.attempts")
+runs = logging.getLogger("rota.projects")
 
 FAILED_LINES_MAX = 20
 FAILED_LINES_SPAN_S = 60.0
 FAILED_ATTEMPTS_MAX = 2000
 """So many failed attempts are logged in a minute; one agent's are half of them at most."""
+RUN_LINES_MAX = 600
+"""So many lines about runs are written in a minute; one project's are half of them at most."""
 HOST_CHARS_MAX = 253
 
 
@@ -76,6 +79,7 @@ class Consequences:
         self._moments = moments
         self._failed_lines = LogRate(FAILED_LINES_MAX, FAILED_LINES_SPAN_S)
         self._failed_attempts = LogRate(FAILED_ATTEMPTS_MAX, FAILED_LINES_SPAN_S)
+        self._run_lines = LogRate(RUN_LINES_MAX, FAILED_LINES_SPAN_S)
 
     def install(self, journal: Journal) -> None:
         at_once: dict[type[Any], Callable[[Record[Any]], None]] = {
@@ -117,7 +121,10 @@ class Consequences:
             e.BatchFinished: self._batch_finished,
             e.WorkflowEnded: self._flow_ended,
             e.WorkflowTripped: self._flow_tripped,
+            e.RunQueued: self._run_told,
+            e.RunStarted: self._run_told,
             e.RunStopRequested: self._kill_attempts,
+            e.RunEnded: self._run_told,
             e.DeliveryFailed: self._delivery_failed,
             e.DeliveryAbandoned: self._delivery_failed,
             e.TaskSucceeded: self._ended,
@@ -361,7 +368,29 @@ class Consequences:
             owner=event.agent,
         )
 
+    def _run_told(self, record: Record[Any]) -> None:
+        """Log what became of a run."""
+        event = record.event
+        if type(event) is e.RunEnded:
+            what = f"{event.state} after {event.completed} tasks: {event.reason}"
+        elif type(event) is e.RunStopRequested:
+            what = "is to stop by force" if event.force else "is to stop"
+        else:
+            what = "is pending" if type(event) is e.RunQueued else "is in progress"
+        by = f" (by {record.by})" if record.by else ""
+        self._run_lines.log(
+            logging.INFO,
+            runs,
+            "run %s of project %s %s%s",
+            event.run,
+            event.project,
+            what,
+            by,
+            owner=event.project,
+        )
+
     def _kill_attempts(self, record: Record[e.RunStopRequested]) -> None:
+        self._run_told(record)
         event = record.event
         if event.kills:
             reason = f"run {event.run} was force-stopped"

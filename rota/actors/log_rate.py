@@ -7,13 +7,13 @@ are about have a share for each of these (rota.domain.shares), so that one leave
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from rota.clock import monotonic_s
 from rota.domain.shares import Shares
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable
 
 
@@ -33,6 +33,17 @@ class LogRate:
     def warn(
         self, logger: logging.Logger, message: str, *values: object, owner: str | None = None
     ) -> None:
+        """Write a warning, or count it if there were enough of late."""
+        self.log(logging.WARNING, logger, message, *values, owner=owner)
+
+    def log(
+        self,
+        level: int,
+        logger: logging.Logger,
+        message: str,
+        *values: object,
+        owner: str | None = None,
+    ) -> None:
         """Write a line, or count it if there were enough of late, or enough about its owner."""
         now = self._clock()
         if now - self._since >= self._span_s:
@@ -46,4 +57,4 @@ class LogRate:
             message += " (%d lines like this one were left out before it)"
             values = (*values, self._left_out)
             self._left_out = 0
-        logger.warning(message, *values)
+        logger.log(level, message, *values)

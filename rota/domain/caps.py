@@ -127,9 +127,7 @@ class Caps:
         return (*shared, *own, INFLIGHT_LIMIT, AGENT_LIMIT + agent)
 
     def why_held(self, agent: str, lane: Lane) -> str | None:
-        """Say which limit or pause keeps such tasks from a slot; None if none does."""
-        if agent in self._paused:
-            return f"agent '{agent}' is paused"
+        """Say which limit, or pause of a workflow, keeps tasks from a slot; None if none does."""
         for limit in self.all_of(agent, lane):
             taken, cap = self.usage(limit)
             if taken >= cap:
@@ -153,8 +151,6 @@ def _told(limit: str, cap: int) -> str:
     kind, _, name = limit.partition(":")
     if limit.startswith(FLOW):
         return "its workflow is paused"
-    if kind == "type" and not cap:
-        return f"type '{name}' is paused"
     what = {
         INFLIGHT_LIMIT: "maxInflight",
         "agent": f"maxPerAgentInflight of agent '{name}'",

@@ -144,7 +144,7 @@ class Turns:
         return min((turn for turn in turns if turn is not None), default=None)
 
     def why_held(self, agent: str, lane: Lane) -> str | None:
-        """Say which limit or pause keeps such tasks from a slot; None if none does."""
+        """Say which limit, or pause of a workflow, keeps tasks from a slot; None if none does."""
         return self._caps.why_held(agent, lane)
 
     def requirements(self) -> Iterable[str]:

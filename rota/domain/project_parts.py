@@ -212,6 +212,11 @@ class Figures(_Row):
         reason = run.reason or ""
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
+    @property
+    def ended(self) -> tuple[int, int]:
+        """Say how many runs have ended, and how long they were in progress together."""
+        return self.completed + self.failed, self.total_us
+
 
 class Done(NamedTuple):
     """A task of a project that has ended, as the project remembers it."""

@@ -333,6 +333,12 @@ class Bridge:
         actor.tell(message(reply))
         return await reply.future
 
+    def why_paused(self, agent: str, action: str) -> str | None:
+        """Say which pause will keep a task waiting that was just submitted; None if none will."""
+        control = self.shard.state.control
+        is_any = control.paused or control.paused_types or control.stopped is not None
+        return control.why_paused(agent, action) if is_any else None
+
     async def change_limits(self, limits: Limits, rules: Rules, source: str, by: str) -> list[str]:
         """Put other limits and rules in force; give the names of the limits that changed."""
         changed: list[str] = await self.ask(

@@ -56,7 +56,7 @@ def project_view(project: Project, may_see: MaySee) -> dict[str, Any]:
 
 def project_row(project: Project, may_see: MaySee) -> dict[str, Any]:
     figures = project.figures
-    ended = figures.completed + figures.failed
+    ended, total_us = figures.ended
     return {
         "projectId": project.id,
         "createdAt": rfc3339(project.created_at),
@@ -65,8 +65,8 @@ def project_row(project: Project, may_see: MaySee) -> dict[str, Any]:
             "starts": figures.starts,
             "completed": figures.completed,
             "failed": figures.failed,
-            "totalMs": figures.total_us // 1000,
-            "meanMs": figures.total_us // 1000 // ended if ended else None,
+            "totalMs": total_us // 1000,
+            "meanMs": total_us // 1000 // ended if ended else None,
             "longestMs": figures.longest_us // 1000,
             "stopReasons": dict(sorted(figures.reasons.items())),
         },

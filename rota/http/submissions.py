@@ -127,14 +127,19 @@ async def admitted(call: Call, request: Request) -> Admitted:
 
 async def submit_one(call: Call, request: Request) -> Any:
     answer = await admitted(call, request)
+    is_ready = answer.state == READY.value
+    reason = why_waits(call, request, answer.executor) if is_ready else None
+    return submitted(call, answer, answer.state, {"waitReason": reason} if reason else {})
+
+
+def why_waits(call: Call, request: Request, executor: str) -> str | None:
+    """Say why a task that is ready will wait: for a pause to end, or for a worker to come."""
+    paused = call.bridge.why_paused(request.agent, request.action)
+    if paused is not None or executor != PULL:
+        return paused
     requires = "\n".join(sorted(set(request.plan.requires or ())))
-    waits = (
-        answer.executor == PULL
-        and answer.state == READY.value
-        and not call.sight.may_serve(request.agent, request.action, requires)
-    )
-    more = {"waitReason": NO_EXECUTOR} if waits else {}
-    return submitted(call, answer, answer.state, more)
+    is_served = call.sight.may_serve(request.agent, request.action, requires)
+    return None if is_served else NO_EXECUTOR
 
 
 def submitted(call: Call, answer: Admitted, state: str, more: Mapping[str, str]) -> Any:

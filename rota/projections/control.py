@@ -58,6 +58,17 @@ class Control:
         event = record.event
         self.stopped = event.reason
 
+    def why_paused(self, agent: str, action: str) -> str | None:
+        """Say which pause keeps tasks of an agent and a type waiting, and why; None if none."""
+        for reason, what in (
+            (self.stopped, "everything"),
+            (self.paused.get(agent), f"agent '{agent}'"),
+            (self.paused_types.get(action), f"type '{action}'"),
+        ):
+            if reason is not None:
+                return f"{what} is paused: {reason}" if reason else f"{what} is paused"
+        return None
+
     def on_going(self, record: Record[e.SchedulerResumed]) -> None:
         del record
         self.stopped = None

@@ -46,8 +46,8 @@ class Projects:
         """Whose share a project takes of those there may be."""
         room = Room.empty()
         self.made, self.items, self.bytes = room.projects, room.items, room.bytes
-        self.reasons: dict[str, int] = {}
-        """How many runs of all projects, deleted ones too, ended for which reason."""
+        self.figures = Figures()
+        """Those of the runs of all projects, deleted ones too."""
 
     def get(self, project_id: str) -> Project | None:
         return self.by_id.get(project_id)
@@ -180,6 +180,7 @@ class Projects:
         run = Run(record, item.agent if item is not None else None)
         project.runs.append(run)
         project.figures.starts += 1
+        self.figures.starts += 1
         self.names[run.id] = project.id
         self.waiting[run.id] = project.id
         while len(project.runs) > RUNS_KEPT:
@@ -211,9 +212,8 @@ class Projects:
         run.on_ended(record)
         self.waiting.pop(run.id, None)
         self.running.pop(run.id, None)
-        self.by_id[run.project].figures.on_ended(run)
-        reason = record.event.reason
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        for figures in (self.by_id[run.project].figures, self.figures):
+            figures.on_ended(run)
 
     def _run(self, run_id: str) -> Run:
         run = self.by_id[self.names[run_id]].run
@@ -288,7 +288,7 @@ class Projects:
             "waiting": list(self.waiting),
             "running": list(self.running),
             "killing": self.killing,
-            "reasons": self.reasons,
+            "figures": self.figures.to_row(),
         }
 
     def load(self, data: dict[str, Any], items: list[list[Any]]) -> None:
@@ -310,7 +310,7 @@ class Projects:
         self.waiting = {run: self.names[run] for run in data["waiting"]}
         self.running = {run: self.names[run] for run in data["running"]}
         self.killing = dict(data["killing"])
-        self.reasons = dict(data["reasons"])
+        self.figures = Figures.from_row(data["figures"])
 
 
 def _error_of(record: Record[Any], task: Task) -> str | None:

@@ -25,9 +25,9 @@ LOOKED_MAX = 1000
 
 def why_held(shard: Shard, agent: str, lane: Lane) -> str | None:
     """Say what keeps ready tasks of a lane from a slot; None if nothing does."""
-    stopped = shard.state.control.stopped
-    if stopped is not None:
-        return f"everything is paused: {stopped}" if stopped else "everything is paused"
+    paused = shard.state.control.why_paused(agent, lane[1])
+    if paused is not None:
+        return paused
     dispatcher = body_of(shard.dispatcher)
     if not isinstance(dispatcher, DispatcherActor):
         return None  # the log has failed, and nobody is served

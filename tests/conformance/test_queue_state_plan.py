@@ -705,6 +705,32 @@ def test_a_project_shows_its_status_and_figures(rota: Rota) -> None:
     text = rota.get("/metrics").body.decode()
     assert 'rota_project_runs_total{fate="task_failed",namespace="default"} 1.0' in text
     assert 'rota_project_runs_in_progress{namespace="default"} 0.0' in text
+    of_p = 'namespace="default",project="p"'
+    assert f"rota_project_run_seconds_count{{{of_p}}} 3.0" in text
+    assert f'rota_project_runs_ended_total{{{of_p},reason="task_failed"}} 1.0' in text
+
+
+def test_each_transition_of_a_run_is_a_line_in_the_servers_log(
+    rota: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="rota.projects")
+    sleeping(rota, "p")
+    run_id = run(rota, "p")
+    in_hand(rota, "p", str(status(rota, "p")["currentTaskId"]))
+    rota.post("/projects/p/queue/force-stop", {"reason": "enough"})
+    idle(rota, "p")
+    start = f"INFO rota.projects: run {run_id} of project p "
+    lines = until(lambda: len(found := _about(rota, start)) == 4 and found)
+    assert lines == [
+        "is pending (by local)",
+        "is in progress (by rota)",
+        "is to stop by force (by local)",
+        "failed after 0 tasks: force_stopped (by rota)",
+    ]
+
+
+def _about(rota: Rota, start: str) -> list[str]:
+    return [line.partition(start)[2] for line in rota.log.lines if start in line]
 
 
 def test_every_transition_is_an_event_with_its_reason(rota: Rota) -> None:

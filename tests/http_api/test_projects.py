@@ -16,6 +16,7 @@ from rota.config import BATCH_MAX
 from rota.domain import admission, project_lists
 from rota.domain.project_parts import DONE_KEPT
 from rota.http.project_models import MANY_MAX
+from rota.http.v1 import health
 from rota.http.v1.projects import LIST_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -391,6 +392,24 @@ def test_a_page_of_a_list_is_bounded_in_bytes_and_always_goes_on(rota: Rota) -> 
         pages.append([row["taskId"] for row in page["tasks"]])
         cursor = page.get("nextCursor", "")
     assert pages == [ids[:1], ids[1:3], ids[3:5], ids[5:6], ids[6:]]
+
+
+def test_so_many_projects_have_a_label_of_their_own_and_the_rest_is_one(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROJECTS_NAMED_MAX", 1)
+    for name in ("busy", "busy", "calm", "gone"):
+        add(rota, name, ECHO)
+        rota.post(f"/v1/projects/{name}/run")
+        until(lambda name=name: not rota.get(f"/v1/projects/{name}").json["status"]["isRunning"])
+    assert rota.request("DELETE", "/v1/projects/gone").status == 200
+    lines = rota.get("/metrics").body.decode().splitlines()
+    told = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines}
+    own, rest = 'namespace="default",project="busy"', 'namespace="default",project="other"'
+    assert told[f"rota_project_run_seconds_count{{{own}}}"] == "2.0"
+    assert told[f"rota_project_run_seconds_count{{{rest}}}"] == "2.0"
+    assert told[f'rota_project_runs_ended_total{{{rest},reason="single_done"}}'] == "2.0"
+    assert not [line for line in lines if "project=" in line and ("calm" in line or "gone" in line)]
 
 
 def test_a_project_that_runs_is_not_deleted(rota: Rota) -> None:

@@ -73,10 +73,22 @@ def test_what_is_paused_or_full_by_its_type_says_so(serve: Servers) -> None:
     assert look(rota, held)["waitReason"] == "agent 'bob' is paused"
     assert asked_in_vain(rota) == "agent 'bob' is paused"
     rota.post("/v1/agents/bob/resume")
-    rota.post("/v1/types/fit/pause")
-    assert asked_in_vain(rota) == "type 'fit' is paused"
+    rota.post("/v1/types/fit/pause", {"reason": "rework"})
+    assert asked_in_vain(rota) == "type 'fit' is paused: rework"
     rota.post("/v1/scheduler/pause", {"reason": "night"})
     assert asked_in_vain(rota) == look(rota, held)["waitReason"] == "everything is paused: night"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("agents/ann", "agent 'ann'"), ("types/echo", "type 'echo'")]
+)
+def test_a_submission_is_told_of_the_pause_that_it_meets(rota: Rota, path: str, name: str) -> None:
+    rota.post(f"/v1/{path}/pause", {"reason": "night"})
+    answer = rota.post("/v1/tasks", {"agentId": "ann", "action": "echo"}).json
+    assert answer["waitReason"] == f"{name} is paused: night"
+    assert look(rota, answer["taskId"])["waitReason"] == answer["waitReason"]
+    rota.post(f"/v1/{path}/resume")
+    assert "waitReason" not in rota.post("/v1/tasks", {"agentId": "ann", "action": "echo"}).json
 
 
 def test_attempts_beyond_the_worker_count_say_what_they_wait_for(serve: Servers) -> None:

@@ -6,6 +6,7 @@ is well with all of them: one that fails keeps the server from saying `ok`, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 from rota import __version__
 from rota.clock import US_PER_S, monotonic_s, rfc3339
 from rota.http import agent_metrics
+from rota.http.agent_metrics import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 STEPS_SHOWN_S = 600
 """So long after the clock was set, it is told."""
 STEPS_SHOWN_MAX = 10
+PROJECTS_NAMED_MAX = 20
+"""So many projects have a label of their own, those with the most runs; the rest is `other`."""
 _PROCESS = ProcessCollector(registry=None)
 
 
@@ -230,7 +234,34 @@ def _of_projects(name: str, projects: Projects) -> Iterator[Metric]:
     yield _gauge(name, "rota_project_runs_in_progress", "Projects being processed", running)
     yield _gauge(name, "rota_project_runs_pending", "Runs that wait for their turn", waiting)
     yield _gauge(name, "rota_project_tasks", "Tasks on the lists of projects", projects.items.held)
-    yield _by_fate(name, "rota_project_runs", "Runs by why they ended", projects.reasons)
+    yield _by_fate(name, "rota_project_runs", "Runs by why they ended", projects.figures.reasons)
+    named = {each.id: each.figures for each in projects.by_id.values() if each.id != OTHER}
+    most = sorted(named, key=lambda each: (-named[each].starts, each))[:PROJECTS_NAMED_MAX]
+    ended = CounterMetricFamily(
+        "rota_project_runs_ended",
+        "Runs by project and why they ended",
+        labels=["namespace", "project", "reason"],
+    )
+    seconds = SummaryMetricFamily(
+        "rota_project_run_seconds",
+        "How long runs were in progress, by project",
+        labels=["namespace", "project"],
+    )
+    rest, rest_count, rest_us = Counter(projects.figures.reasons), *projects.figures.ended
+    for each in most:
+        figures = named[each]
+        count, total_us = figures.ended
+        rest -= Counter(figures.reasons)
+        rest_count, rest_us = rest_count - count, rest_us - total_us
+        for reason, times in figures.reasons.items():
+            ended.add_metric([name, each, reason], times)
+        seconds.add_metric([name, each], count, total_us / 1e6)
+    for reason, times in rest.items():
+        ended.add_metric([name, OTHER, reason], times)
+    if rest_count:
+        seconds.add_metric([name, OTHER], rest_count, rest_us / 1e6)
+    yield ended
+    yield seconds
 
 
 def _gauge(namespace: str, name: str, meaning: str, value: float) -> Metric:
