@@ -24,7 +24,7 @@ from rota.domain.derived import FollowUp
 from rota.domain.intake import TypeRules
 from rota.domain.placeholders import names_in
 from rota.domain.plan import DEADLINE_S_MAX, TIMEOUT_MS_MAX
-from rota.domain.retry import RetryPolicy
+from rota.domain.retry import ATTEMPTS, RetryPolicy
 from rota.domain.tokens import RESERVED
 from rota.durations import IN_SECONDS
 from rota.setting_names import without_zeros
@@ -121,7 +121,7 @@ class RetrySettings(BaseModel):
     multiplier: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
     jitter_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 0
     max_ms: Annotated[int, Field(ge=0, le=RETRY_MS_MAX)] = 60_000
-    max_attempts: Annotated[int, Field(ge=1, le=RETRY_ATTEMPTS_MAX)] = 4
+    max_attempts: Annotated[int, Field(ge=1, le=RETRY_ATTEMPTS_MAX)] = ATTEMPTS
     retry_on: (
         Annotated[
             list[Annotated[str, Field(pattern=RETRY_ON, max_length=120)]],

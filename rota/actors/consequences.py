@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.dispatch")
 attempts = logging.getLogger("rota.attempts")
 runs = logging.getLogger("rota.projects")
+callbacks = logging.getLogger("rota.webhook")
 
 FAILED_LINES_MAX = 20
 FAILED_LINES_SPAN_S = 60.0
@@ -427,7 +428,7 @@ class Consequences:
         subject = self._tasks.get(event.task) or self._batches.get(event.task)
         host = urlsplit(subject.callback or "").hostname if subject is not None else None
         self._failed_lines.warn(
-            logger,
+            callbacks,
             "the callback of %s to %s was not delivered by try %d (%s); %s",
             event.task,
             (host or "its receiver")[:HOST_CHARS_MAX],

@@ -27,7 +27,8 @@ LINE_CHARS_MAX = 2000
 class Retry(Exception):  # noqa: N818 - it asks for something
     """This attempt failed and another is wanted, `after` so many seconds if that is said.
 
-    Whether there is one is for the task's policy to say: an attempt is spent.
+    Whether there is one is for the task's policy to say: an attempt is spent. A task without one
+    gets the usual policy for it, with four attempts.
     """
 
     def __init__(

@@ -281,13 +281,13 @@ def _planned(request: Request, rules: Rules, now: int) -> Plan:
 def _retry(
     request: Request, kind: TypeRules, usual: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Write the policy that a task gets; None if it is the plain one, which never tries again."""
+    """Write the policy that a task gets: None if nobody says, empty to try once."""
     retry = request.plan.retry
     if retry is None:
         retry = usual if kind.retry is None else kind.retry
         if retry is not None and request.retries:
             retry = RetryPolicy(**{**retry, **request.retries}).to_dict()
-    return retry or None
+    return retry
 
 
 def _check_within_reason(field: str, at: int, now: int) -> None:

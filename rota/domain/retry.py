@@ -5,7 +5,8 @@ quadratic `base * n^2`, linear `base * n`, fixed `base`; jitter is drawn between
 the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need be. `retryOn` names
 classes of errors: `timeout`, `connection`, `status:503`, `status:5xx`, `code:NAME`; without it
 every error is tried again but those that no repetition can mend. An executor's own word that it is
-no use trying again is taken; that it is, only where `retryOn` does not say otherwise.
+no use trying again is taken; that it is, only where `retryOn` does not say otherwise. A worker that
+asks for another attempt at a task without a policy gets what is usual (`ASKED_FOR`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 RETRY_AFTER_S_MAX = 3600.0
+ATTEMPTS = 4
+"""How many attempts a policy has that does not say."""
 
 HOPELESS = frozenset(
     {
@@ -75,6 +78,10 @@ class RetryPolicy(NamedTuple):
         }
 
 
+ASKED_FOR = RetryPolicy(max_attempts=ATTEMPTS)
+"""The policy of a task without one, whose worker asks for another attempt."""
+
+
 def classes_of(code: str, details: dict[str, Any] | None) -> set[str]:
     """Name the classes of an error that `retryOn` can mean."""
     names = {code, f"code:{code}"}
@@ -90,11 +97,9 @@ def classes_of(code: str, details: dict[str, Any] | None) -> set[str]:
 def decide_failure(
     task: Task, outcome: Outcome, now: int, draw: float
 ) -> e.AttemptFailed | e.TaskFailed:
-    plan = task.plan
-    given = plan.retry if plan is not None else None
+    policy = _policy_for(task, outcome)
     head = (task.id, task.agent, task.attempt, outcome.code, outcome.error)
-    if given is not None:
-        policy = RetryPolicy(**given)
+    if policy is not None:
         spent = task.attempt - task.spent_before
         if spent < policy.max_attempts and policy.covers(outcome):
             pause_us = policy.delay_us(spent, draw)
@@ -103,3 +108,11 @@ def decide_failure(
                 pause_us = max(pause_us, round(asked_s * 1_000_000))
             return e.AttemptFailed(*head, now + pause_us, outcome.details)
     return e.TaskFailed(*head, outcome.details)
+
+
+def _policy_for(task: Task, outcome: Outcome) -> RetryPolicy | None:
+    given = task.plan.retry if task.plan is not None else None
+    if given is not None:
+        return RetryPolicy(**given)
+    asks = outcome.retryable is True or outcome.retry_after_s is not None
+    return ASKED_FOR if asks and task.worker is not None else None

@@ -105,6 +105,9 @@ def test_what_a_function_raises_is_what_the_task_says(server):
     async def story():
         async with working(worker) as rota:
             assert (await ends(rota, "retry", "raises", retry=AGAIN)).result == 3
+            assert (await ends(rota, "retry", "raises")).result == 3
+            task = await ends(rota, "retry", "raises", retry={"max_attempts": 1})
+            assert (task.state, task.attempt) == ("failed", 1)
             task = await ends(rota, "refuse", "raises", retry=AGAIN)
             assert (task.error.code, task.attempt) == ("no_part", 1)
             task = await ends(rota, "bug", "raises")

@@ -79,7 +79,7 @@ def test_a_timeout_is_bounded_by_the_type_and_by_what_is_usual() -> None:
 def test_retries_change_the_policy_that_the_type_gives() -> None:
     assert taken(retries={"max_attempts": 5}).plan.retry == {"max_attempts": 5}
     assert taken(retries={"base_ms": 7}).plan.retry == {"max_attempts": 3, "base_ms": 7}
-    assert taken(retries={"max_attempts": 1}).plan.retry is None, "the plain one"
+    assert taken(retries={"max_attempts": 1}).plan.retry == {}, "never again"
     bare = take_in(Request("ann", "any", retries={"max_attempts": 5}), RULES, NOW)
     assert bare.plan.retry is None, "there is none to change"
 
@@ -87,7 +87,7 @@ def test_retries_change_the_policy_that_the_type_gives() -> None:
 def test_an_empty_policy_of_a_type_goes_before_what_is_usual() -> None:
     rules = Rules({"scan": NO_RULES._replace(retry={})})
     usual = Usual(retry={"max_attempts": 4})
-    assert take_in(ASKED._replace(usual=usual), rules, NOW).plan.retry is None
+    assert take_in(ASKED._replace(usual=usual), rules, NOW).plan.retry == {}
 
 
 @pytest.mark.parametrize(

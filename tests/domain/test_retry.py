@@ -301,3 +301,32 @@ def test_the_executors_no_is_taken_and_its_yes_where_no_classes_are_named() -> N
 def test_an_error_that_is_not_covered_ends_the_task_at_once() -> None:
     story = given(submitted(retry={**THRICE, "retry_on": ["timeout"]}), assigned())
     story.when(decide_failure, BAD, NOW, 0.0).then(LOST)
+
+
+@pytest.mark.parametrize("asks", [{"retryable": True}, {"retry_after_s": 0.5}])
+def test_a_worker_that_asks_for_another_attempt_gets_the_usual_policy(asks: dict[str, Any]) -> None:
+    asking = BAD._replace(**asks)
+    lent = given(submitted(), assigned(worker="ada"))
+    lent.when(decide_failure, asking, NOW, 0.0).then(attempt_failed(next_at=NOW + 1_000_000))
+    lent.when(decide_failure, BAD, NOW, 0.0).then(LOST)
+    lent.when(decide_failure, asking._replace(retryable=False), NOW, 0.0).then(LOST)
+    given(submitted(), assigned()).when(decide_failure, asking, NOW, 0.0).then(LOST)
+    never = given(submitted(retry={}), assigned(worker="ada"))
+    never.when(decide_failure, asking, NOW, 0.0).then(LOST)
+
+
+LENT_THRICE = [
+    event
+    for attempt in (1, 2, 3)
+    for event in (
+        assigned(attempt=attempt, worker="ada"),
+        attempt_failed(attempt=attempt, next_at=START_US),
+        released(after="backoff"),
+    )
+]
+
+
+def test_the_usual_policy_ends_after_four_attempts() -> None:
+    asking = BAD._replace(retryable=True)
+    story = given(submitted(), *LENT_THRICE, assigned(attempt=4, worker="ada"))
+    assert isinstance(decide_failure(story.task, asking, NOW, 0.0), e.TaskFailed)

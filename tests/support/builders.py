@@ -100,9 +100,11 @@ def rejected(task: str = "t1", agent: str = "a1", **fields: Any) -> e.TaskReject
     return e.TaskRejected(task, agent, **known)
 
 
-def assigned(task: str = "t1", agent: str = "a1", attempt: int = 1) -> e.TaskAssigned:
-    """An assignment."""
-    return e.TaskAssigned(task, agent, attempt)
+def assigned(
+    task: str = "t1", agent: str = "a1", attempt: int = 1, worker: str | None = None
+) -> e.TaskAssigned:
+    """An assignment, to a worker if one is named."""
+    return e.TaskAssigned(task, agent, attempt, worker)
 
 
 def started(task: str = "t1", agent: str = "a1", attempt: int = 1) -> e.TaskStarted:

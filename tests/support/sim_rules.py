@@ -264,7 +264,8 @@ class Attempts(Rule):
     def on_task_assigned(self, task: ModelTask, record: Record) -> None:
         if record.event.attempt != task.attempt + 1:  # type: ignore[union-attr]
             self.violated(f"attempt {task.attempt + 1} of {task.id} was assigned as another")
-        if task.charged >= self._policy(task)["max_attempts"]:
+        policy = self._policy(task, {"retryable": True})  # a worker may have asked for it
+        if task.charged >= policy["max_attempts"]:
             self.violated(f"{task.id} gets another attempt after {task.charged}")
 
     def on_task_succeeded(self, task: ModelTask, record: Record) -> None:
@@ -289,7 +290,7 @@ class Attempts(Rule):
         self._valid(task, record)
         if not self._may_retry(task, event):
             self.violated(f"{task.id} is tried again after {task.charged} attempts: {event.code}")
-        policy = self._policy(task)
+        policy = self._policy(task, event.details or {})
         shortest = self._wait_us(policy, task.charged, 0)
         longest = self._wait_us(policy, task.charged, policy["jitter_ms"])
         asked_s = (event.details or {}).get("retryAfter")
@@ -322,11 +323,16 @@ class Attempts(Rule):
         elif task.event.on_interrupt != "fail" and task.interruptions < 5:
             self.violated(f"{task.id} failed after {task.interruptions} interruptions")
 
-    def _policy(self, task: ModelTask) -> dict[str, Any]:
+    def _policy(self, task: ModelTask, details: dict[str, Any]) -> dict[str, Any]:
+        """Give the policy of a task; if it has none, what a worker gets that asks for a retry."""
+        asks = details.get("retryable") is True or "retryAfter" in details
+        if task.event.retry is None and task.event.executor == "pull" and asks:
+            return {**self.POLICY, "max_attempts": 4}
         return {**self.POLICY, **(task.event.retry or {})}
 
     def _may_retry(self, task: ModelTask, event: Any) -> bool:
-        policy, details = self._policy(task), event.details or {}
+        details = event.details or {}
+        policy = self._policy(task, details)
         if task.charged >= policy["max_attempts"]:
             return False
         if details.get("retryable") is False:

@@ -104,7 +104,10 @@ class LeaseCalls:
         retry_after_s: float | None = None,
         details: Json | None = None,
     ) -> Call:
-        """Say that an attempt failed; whether there is another is the task's policy to say."""
+        """Say that an attempt failed; whether there is another is the task's policy to say.
+
+        A task without one gets the usual policy if `retryable` is True or `retry_after_s` is given.
+        """
         body = said({"token": token, "error": error, "code": code, "retryable": retryable})
         more = said({"retryAfterMs": in_ms(retry_after_s), "details": details})
         return Call("POST", path_of("leases", lease_id, "fail"), body=body | more, is_safe=True)
