@@ -12,18 +12,22 @@ import time
 
 import orjson
 from common import percentile, temp_folder
+from watch import memory_mb
 
 from hostile_cases._configured import configured
+from hostile_cases.connections import POLITE, Crowd, allow_sockets, polite
 
 ADMIN = "operator-" + "o" * 24
 TASKS = 10_000
+POLLS = 5100
 FEEDS = 32
 SECONDS = 8
 READS = 200
 
 
 def cases():
-    """Take all there is, in three ways."""
+    """Take all there is, in several ways."""
+    yield from _polls()
     yield from _feeds()
 
 
@@ -86,6 +90,42 @@ def timed(client, path, count, pause_s=0.02):
         waits.append((time.perf_counter() - start) * 1000)
         time.sleep(pause_s)
     return waits
+
+
+def _polls():
+    """Wait for tasks over more connections than there are, and come back when one is closed."""
+    allow_sockets()
+    with server() as (port, process, operator):
+        greedy, other = made(operator, "greedy", "work"), made(operator, "other", "work")
+        before = memory_mb(process.pid)
+        poll = {"workerId": "greedy", "agents": ["a"], "waitMs": 60_000}
+        what = f"{POLLS:,} lease requests of one token"
+        with Crowd(port, asked("POST", "/v1/leases", greedy, poll), POLLS):
+            time.sleep(3)
+            waits = [polite(port) for _ in range(POLITE)]
+            yield f"{what}: health, p50", percentile(waits, 50), "ms", 500
+            yield f"{what}: health, slowest", max(waits), "ms", 2000
+            worker, again = Client(port, other), Client(port, ADMIN)
+            start = time.perf_counter()
+            for _ in range(10):
+                task = {"agentId": "b", "action": "waits"}
+                status, answer = again.call("POST", "/v1/tasks", task)
+                assert status == 202, answer
+                wanted = {"workerId": "other", "agents": ["b"], "waitMs": 10_000}
+                status, answer = worker.call("POST", "/v1/leases", wanted)
+                assert status == 200, answer
+                assert orjson.loads(answer)["leases"], answer
+            took = (time.perf_counter() - start) * 100
+            yield f"{what}: another worker's task", took, "ms", 500
+            yield f"{what}: grown by", memory_mb(process.pid) - before, "MB", 250
+            start = time.perf_counter()
+            last = Client(port, ADMIN)
+            status, answer = last.call("DELETE", "/v1/tokens/greedy")
+            assert status == 200, answer
+            last.close()
+            yield f"{what}: its revocation", (time.perf_counter() - start) * 1000, "ms", 1000
+            worker.close()
+            again.close()
 
 
 def _feeds():

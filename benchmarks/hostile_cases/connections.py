@@ -30,8 +30,9 @@ NO_REQUEST = b"CONNECT \r\n\r\n"
 class Crowd:
     """Sockets that are opened again as soon as they are closed."""
 
-    def __init__(self, port, opening):
+    def __init__(self, port, opening, count=SOCKETS):
         self.port = port
+        self.count = count
         self.opening = opening
         self.selector = selectors.DefaultSelector()
         self.reopened = 0
@@ -46,7 +47,7 @@ class Crowd:
         self.selector.register(sock, selectors.EVENT_WRITE)
 
     def run(self):
-        for n in range(SOCKETS):
+        for n in range(self.count):
             self.open()
             if n % 100 == 0:
                 self.turn(0)
@@ -103,11 +104,16 @@ def polite(port):
     return (time.perf_counter() - start) * 1000 if status == 200 else 60_000.0
 
 
-def cases():
+def allow_sockets():
+    """Let this process, and the servers that it starts, open so many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = SOCKETS + 2000
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+
+
+def cases():
+    allow_sockets()
     for what, opening in OPENINGS.items():
         with temp_folder() as folder, rota_server(folder) as (port, _):
             with Crowd(port, opening) as crowd:

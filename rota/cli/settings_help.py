@@ -28,7 +28,7 @@ MEANINGS = {
     "server.bodyBytesMax": "largest body of a request",
     "server.bodyTimeoutS": "how long a body may take to come",
     "server.headerTimeoutS": "how long a request's headers may take to come",
-    "server.connectionsMax": "connections at once; idle and silent ones give way to others",
+    "server.connectionsMax": "connections at once; all but busy ones give way to others",
     "server.graceS": "how long what runs may go on after SIGTERM",
     "server.mapBytes": "address space of the log, not disk; it grows when it must",
     "server.snapshotEveryEvents": "how often the state is saved, for a quick start",

@@ -19,6 +19,7 @@ from multidict import istr
 from rota.domain.shares import share_of
 from rota.domain.tokens import ADMIN, LOCAL, ROLES, SCOPED, hash_of
 from rota.errors import InvalidRequest, StorageUnavailable
+from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
@@ -201,6 +202,17 @@ class Access:
         if failure is not None:
             raise failure
         return None
+
+
+def check_place(request: BaseRequest, route: Route, caller: Caller) -> None:
+    """Refuse what comes above the limit of connections. Raises HttpProblem.
+
+    Health is told all the same, and administrators are served if a token says that they are.
+    """
+    is_administrator = caller.role == ADMIN and caller is not NOBODY
+    is_served = is_administrator or route.path.startswith("/health")
+    if connection_of(request).is_excess and not is_served:
+        raise HttpProblem(503, "too_many_connections", "too many connections are open")
 
 
 def unwelcome() -> HttpProblem:

@@ -20,7 +20,7 @@ from rota.actors.readers import asked_by
 from rota.clock import monotonic_s
 from rota.errors import InternalFault, LogError, RotaError, StorageUnavailable
 from rota.http import problems
-from rota.http.access import Access
+from rota.http.access import Access, check_place
 from rota.http.body_budget import BodyBudget
 from rota.http.call import Call
 from rota.http.descriptors import make_room
@@ -148,6 +148,7 @@ class App:
             dialect = route.dialect
             name = named_in(request)
             caller = await self._admitted(request, route, name)
+            check_place(request, route, caller)
             if "?" in request.raw_path:
                 route.check_query([name for name, _ in request.query.items()])
             namespace = self.namespaces.find(name, caller.namespace)

@@ -21,12 +21,12 @@ from rota.errors import CallbackRefused, InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
 from rota.http.access import unwelcome
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
+from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 from rota.http.scoped_bridge import ScopedBridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from aiohttp.web_request import BaseRequest
 
@@ -131,9 +131,20 @@ class Call:
         finally:
             bound.give_back(self.share)
 
-    def staying(self, leave: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have a function called, while in this block, when the caller is no longer welcome."""
-        return self.namespace.guests.staying(self.caller, leave)
+    @contextmanager
+    def staying(self, share: str, leave: Callable[[], None]) -> Iterator[None]:
+        """Have a function called, while in this block, when the request may wait no longer.
+
+        Its caller is no longer welcome then, or its place is needed. Raises QueueFull.
+        """
+        waiting = connection_of(self.request).waiting(share, leave)
+        with waiting, self.namespace.guests.staying(self.caller, leave):
+            yield
+
+    @property
+    def must_end(self) -> bool:
+        """Whether what waits has to be answered now: the server stops, or its place is needed."""
+        return self.app.closing or connection_of(self.request).is_excess
 
     # -- in
 

@@ -1,7 +1,8 @@
 """aiohttp's low-level server, with our manners.
 
 Counts connections: above the limit those that owe us something or only sit there are closed for
-whoever comes, and if all are being served the newcomer is answered 503. Headers must come within a
+whoever comes, and those that wait are answered early. If all are being served, the newcomer's
+request is read, and the app answers only health and administrators. Headers must come within a
 time, and answers be read within one. What is not HTTP, or cannot be made a request of, is answered
 with a 4xx of our own shape and one line at debug level, and the connection is closed. A client that
 has closed its half of the connection still gets its answer.
@@ -20,14 +21,14 @@ from aiohttp.web_protocol import ERROR, _ErrInfo
 from rota.http import last_answers, problems
 from rota.http.body_budget import SMALL_BYTES
 from rota.http.places import Places
-from rota.http.presence import AttendedConnection
-from rota.http.problems import HttpProblem
+from rota.http.presence import AttendedConnection, connection_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aiohttp.web_request import BaseRequest
 
+    from rota.http.problems import HttpProblem
     from rota.http.tls import Shaking
 
     Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
@@ -61,16 +62,16 @@ class Protocol(AttendedConnection):
         "_listener",
         "_wire",
         "answer_bytes",
-        "is_excess",
         "is_parting",
     )
 
-    is_excess: bool
     is_parting: bool
 
     def __init__(self, listener: Listener, **options: Any) -> None:
         super().__init__(listener, **options)
         self._listener = listener
+        self.places = listener.places
+        self._leaves = []
         self._awaited: Any = EMPTY_PAYLOAD
         self._answered = 0
         self._framing = self.answer_bytes = 0
@@ -86,7 +87,7 @@ class Protocol(AttendedConnection):
         self._listener.arrived(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._listener.places.leave(self)
+        self.places.leave(self)
         super().connection_lost(exc)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
@@ -187,11 +188,11 @@ class Protocol(AttendedConnection):
         if not self._awaited.is_eof() and not self.is_parting:
             self._listener.owes(self)
         elif self._is_busy:
-            self._listener.places.served(self)
+            self.places.served(self)
         elif self._has_begun:
             self._listener.owes(self)
         else:
-            self._listener.places.rests(self)
+            self.places.rests(self)
 
     def _refuse(self, error: Exception) -> None:
         """Have what could not be parsed answered after what could."""
@@ -251,7 +252,7 @@ class Protocol(AttendedConnection):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._listener.places.reads(self)
+        self.places.reads(self)
 
     # -- what went wrong
 
@@ -262,6 +263,17 @@ class Protocol(AttendedConnection):
         if self._has_begun and self.transport is not None:
             self.transport.write(last_answers.late())
         self.force_close()
+
+    def make_way(self) -> None:
+        """Give the place away: be answered early and closed if its request waits, else closed."""
+        if not self._leaves or _left(self):
+            self.places.leave(self)
+            self.hang_up()
+            return
+        self.places.gives_way(self)
+        self.is_excess = True
+        for leave in self._leaves:
+            leave()
 
     def hang_up(self) -> None:
         transport = self.transport
@@ -319,14 +331,15 @@ class Listener(web.Server):
     def arrived(self, protocol: Protocol | Shaking) -> None:
         """Give a new connection a place, if need be that of one who makes no use of it."""
         places = self.places
-        if places.is_full:
-            leaving = places.giving_way()
-            if leaving is not None:
-                places.leave(leaving)
-                leaving.hang_up()
+        if places.is_full and (leaving := places.giving_way()) is not None:
+            leaving.make_way()
         if places.is_full and places.is_overrun:
-            protocol.hang_up()
-            return
+            oldest = places.oldest_excess()
+            if oldest is None:
+                protocol.hang_up()
+                return
+            places.leave(oldest)
+            oldest.hang_up()
         protocol.is_excess = not places.enter(protocol, self._running.time())
         self._sweep_soon()
 
@@ -383,14 +396,13 @@ class Listener(web.Server):
         return web.BaseRequest(ERROR, EMPTY_PAYLOAD, protocol, writer, task, self._running)
 
     async def _bounded(self, request: BaseRequest) -> web.StreamResponse:
-        """Answer, unless this connection is one too many."""
-        protocol: Any = request.protocol  # one of ours
-        if protocol.is_excess:
-            message = "too many connections are open"
-            return last_answers.refusal(HttpProblem(503, "too_many_connections", message))
+        """Answer; the answer is the last on a connection above the limit."""
         if request.method == ERROR.method:
             return last_answers.refusal(last_answers.not_http())
-        return await self._handler(request)
+        answer = await self._handler(request)
+        if connection_of(request).is_excess:
+            answer.force_close()
+        return answer
 
 
 def _left(protocol: Protocol | Shaking) -> int:

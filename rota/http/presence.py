@@ -1,7 +1,8 @@
 """Whether somebody is still at the other end of a connection, and takes what it is sent.
 
 Whoever waits on behalf of a client attends its connection: it is told when the client leaves, has
-said all it will say, or takes bytes again. That costs nothing while nothing happens.
+said all it will say, or takes bytes again. That costs nothing while nothing happens. A connection
+whose request waits may have to give its place to another: what it waits for is then answered early.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from rota.errors import QueueFull
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
     from aiohttp.web_request import BaseRequest
+
+    from rota.http.places import Places
 
 
 LOOKS = ("GET", "HEAD")
@@ -25,9 +30,13 @@ LOOKS = ("GET", "HEAD")
 class AttendedConnection(web.RequestHandler):
     """A connection that whoever waits on it hears from."""
 
-    __slots__ = ("_attendant", "at_eof")
+    __slots__ = ("_attendant", "_leaves", "at_eof", "is_excess", "places")
 
     at_eof: bool
+    is_excess: bool
+    """Whether it has no place, or none any more: nothing waits on it, and it is closed."""
+    _leaves: list[Callable[[], None]]
+    places: Places[Any]
     _attendant: Callable[[], None] | None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -52,6 +61,23 @@ class AttendedConnection(web.RequestHandler):
             yield
         finally:
             self._attendant = None
+
+    @contextmanager
+    def waiting(self, share: str, leave: Callable[[], None]) -> Iterator[None]:
+        """Have a function called, while in this block, when its place is needed.
+
+        Raises QueueFull if the caller's share of places for those who wait is taken.
+        """
+        if not self._leaves and not self.places.waits(self, share):
+            msg = f"{self.places.waiting.most} connections wait, or as many of yours as may"
+            raise QueueFull(msg, code="too_many_waiting")
+        self._leaves.append(leave)
+        try:
+            yield
+        finally:
+            self._leaves.remove(leave)
+            if not self._leaves:
+                self.places.waits_no_more(self)
 
     def _tell(self) -> None:
         if self._attendant is not None:

@@ -110,6 +110,9 @@ class Shaking:
     def give_up(self) -> None:
         self.hang_up()
 
+    def make_way(self) -> None:
+        self.hang_up()
+
     def hang_up(self) -> None:
         self.leave()
         with suppress(OSError):

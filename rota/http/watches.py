@@ -66,14 +66,15 @@ async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
     if wait_ms <= 0 or (task := await call.sight.task(task_id)).state in TERMINAL:
         return
     connection = connection_of(call.request)
+    share = call.caller.share_for(task.agent)
     with (
-        call.namespace.watches.on(call.caller.share_for(task.agent), task_id) as changed,
+        call.namespace.watches.on(share, task_id) as changed,
         connection.attended(changed.set),
-        call.staying(changed.set),
+        call.staying(share, changed.set),
     ):
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while not (call.app.closing or connection.is_gone or connection.at_eof):
+                while not (call.must_end or connection.is_gone or connection.at_eof):
                     changed.clear()
                     call.check_welcome()
                     state = await call.sight.show_task(task_id, lambda task: task.state)

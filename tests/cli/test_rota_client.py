@@ -75,13 +75,14 @@ def test_get_gives_a_task_as_it_was(client):
         client.get(task, at=1, wait_s=1)
 
 
-def test_wait_goes_on_when_the_server_cannot_hold_another_request():
+@pytest.mark.parametrize("refusal", [(503, "too_many_streams"), (429, "too_many_waiting")])
+def test_wait_goes_on_when_the_server_cannot_hold_another_request(refusal):
     answers = {"tsk_1": iter(["ready", "running", "succeeded"])}
 
     class Busy(BaseHTTPRequestHandler):
         def do_GET(self):
             if "waitMs" in self.path:
-                status, body = 503, {"code": "too_many_streams", "error": "too many wait"}
+                status, body = refusal[0], {"code": refusal[1], "error": "too many wait"}
             else:
                 status, body = 200, {"taskId": "tsk_1", "state": next(answers["tsk_1"])}
             raw = json.dumps(body).encode()

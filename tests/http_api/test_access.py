@@ -165,40 +165,11 @@ def test_loopback_hosts_are_served(rota: Rota, host: str) -> None:
 # -- connections ---------------------------------------------------------------------------------
 
 
-def test_connections_above_the_cap_get_503_while_all_below_are_being_served(
-    serve: Servers,
-) -> None:
-    rota = serve({"server": {"connections_max": 3}})
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(rota.stream("/v1/events/stream?after=0")) for _ in range(3)]
-        answer = rota.get("/health/live")
-        assert (answer.status, answer.json["code"]) == (503, "too_many_connections")
-        assert answer.headers["retry-after"]
-        assert answer.json["retryable"] is True
-        assert held[0].take(1)
-    until(lambda: rota.get("/health/live").status == 200, what="there is room again")
-
-
 @pytest.mark.parametrize(("status", "retryable"), [(503, True), (429, True), (404, False)])
 def test_what_is_refused_for_now_can_be_tried_again(status: int, *, retryable: bool) -> None:
     problem = HttpProblem(status, "too_many_streams", "too many streams are open")
     assert problem.retryable is retryable
     assert ("Retry-After" in response(problem, {}).headers) is retryable
-
-
-def test_the_refusal_of_a_connection_carries_a_request_id_too(serve: Servers) -> None:
-    rota = serve({"server": {"connections_max": 1}})
-    with rota.stream():
-        answer = rota.get("/health/live")
-        assert answer.status == 503
-        assert answer.headers["x-request-id"] == answer.json["requestId"]
-
-
-def test_a_refused_connection_is_closed(serve: Servers) -> None:
-    rota = serve({"server": {"connections_max": 1}})
-    with rota.stream():
-        asked = rota.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert asked.startswith(b"HTTP/1.1 503")
 
 
 def test_those_who_came_first_are_served_whoever_comes_after(serve: Servers) -> None:

@@ -220,15 +220,6 @@ def test_idle_connections_give_way_the_oldest_first(serve: Servers) -> None:
         assert status_of(held[3].recv(65536)) == 200
 
 
-def test_too_many_that_nobody_can_even_refuse_are_hung_up_on(serve: Servers) -> None:
-    rota = serve({"server": {"connections_max": 1, "headerTimeoutS": 60}})
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(rota.stream())
-        for _ in range(400):
-            stack.enter_context(rota.connected())
-        until(lambda: 0 < open_now(rota) < 300, what="most of them are gone")
-
-
 def test_an_answer_that_nobody_reads_is_cut_off(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,7 @@ def _wait(task_id: str, timeout_s: float) -> Flow[Json]:
         try:
             task: Json = yield get_call(task_id, wait_s=wait_s)
         except RotaError as error:
-            if error.code != "too_many_streams":
+            if error.code not in ("too_many_streams", "too_many_waiting"):
                 raise
             task = yield get_call(task_id)
         now = monotonic_s()

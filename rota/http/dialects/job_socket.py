@@ -39,7 +39,7 @@ async def watch(call: Call) -> Any:
     if not socket.can_prepare(call.request).ok:
         msg = "this path speaks WebSocket: connect to it with ws://"
         raise HttpProblem(426, "upgrade_required", msg)
-    with call.namespace.watches.on(share, job_id) as changed, call.staying(changed.set):
+    with call.namespace.watches.on(share, job_id) as changed, call.staying(share, changed.set):
         await socket.prepare(call.request)
         listening = asyncio.ensure_future(_listen(socket))
         listening.add_done_callback(lambda _: changed.set())
@@ -71,7 +71,7 @@ async def _push(
     # each watcher would hold a copy of them
     job.task.params_json = (await call.sight.task(job_id)).params_json
     await _send(socket, "job.snapshot", job.task, job.seq, None)
-    while job.task.state not in TERMINAL and not call.app.closing and not listening.done():
+    while job.task.state not in TERMINAL and not call.must_end and not listening.done():
         await changed.wait()
         changed.clear()
         if not call.is_welcome:

@@ -93,7 +93,6 @@ async def _stream(call: Call, wanted: Wanted, after: int, view: str) -> Any:
             **call.app.access.shared_with(call.request),
         }
     )
-    await response.prepare(call.request)
     connection = connection_of(call.request)
     if connection.is_gone:
         return response
@@ -104,7 +103,8 @@ async def _stream(call: Call, wanted: Wanted, after: int, view: str) -> Any:
         after,
         is_chunked=call.request.version >= HttpVersion11,
     )
-    with call.namespace.streams.open(made), call.staying(made.wake):
+    with call.namespace.streams.open(made), call.staying(call.share, made.wake):
+        await response.prepare(call.request)
         try:
             await response.write(b": rota event stream\n\n")
             await catch_up.serve(made, call.namespace.streams, lambda: _is_over(call))
@@ -118,7 +118,7 @@ async def _stream(call: Call, wanted: Wanted, after: int, view: str) -> Any:
 
 
 def _is_over(call: Call) -> bool:
-    return call.app.closing or not call.is_welcome
+    return call.must_end or not call.is_welcome
 
 
 async def _place(call: Call) -> int:

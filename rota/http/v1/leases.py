@@ -8,6 +8,7 @@ its lease.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -57,7 +58,6 @@ async def _why_none(call: Call, wants: Wants, leases: list[dict[str, Any]]) -> d
 async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
     """Wait for tasks, as long as the worker does, and show them."""
     connection = connection_of(call.request)
-    asked = call.bridge.lend(wants, wait_ms)
 
     def has_left() -> bool:
         """Whether it hangs up, of which the end is the first to be heard, or could unheard."""
@@ -67,7 +67,13 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
         if has_left():
             asked.leave()
 
-    with connection.attended(left), call.staying(asked.leave):
+    def leave() -> None:
+        asked.leave()
+
+    waits = wait_ms > 0 and not connection.is_excess
+    staying = call.staying(wants.share, leave) if waits else nullcontext()
+    with connection.attended(left), staying:
+        asked = call.bridge.lend(wants, wait_ms if waits else 0)
         left()
         lent = await asked.answer()
     if lent and not call.is_welcome:

@@ -302,15 +302,14 @@ async def _until_gone(call: Call, project: str, stopping: Stopping) -> list[tupl
     """Wait until nothing of some runs is left, but not for ever; give what is left then."""
     wait_s = call.bridge.settings.projects.kill_wait_ms / 1000
     runs, sight = stopping.runs, call.sight.projects
+    share = call.caller.share_for(project)
     with (
-        call.namespace.watches.on(
-            call.caller.share_for(project), *runs, *stopping.tasks
-        ) as changed,
-        call.staying(changed.set),
+        call.namespace.watches.on(share, *runs, *stopping.tasks) as changed,
+        call.staying(share, changed.set),
     ):
         try:
             async with asyncio.timeout(wait_s):
-                while not call.app.closing:
+                while not call.must_end:
                     changed.clear()
                     call.check_welcome()
                     left = await sight.show_left(project, runs)
