@@ -105,7 +105,8 @@ def _known(model: type[BaseModel]) -> frozenset[str]:
         names: set[str] = set()
         for name, field in model.model_fields.items():
             alias = field.validation_alias or field.alias
-            names |= set(getattr(alias, "choices", (alias,))) | {name}
+            by_name = alias is None or model.model_config.get("populate_by_name")
+            names |= {*getattr(alias, "choices", (alias,)), *((name,) if by_name else ())}
         found = _names[model] = frozenset(filter(None, names))
     return found
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from rota.domain import events as e
 from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
+from rota.domain.intake import NATIVE
 from rota.domain.plan import NO_PLAN
 from rota.domain.shares import may_take
 from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
@@ -265,6 +266,7 @@ def _submitted_flow(batch: SubmitBatch, workflow: str, flow: Flow) -> e.Workflow
         batch.callback,
         batch.idempotency,
         batch.digest if batch.idempotency is not None else None,
+        batch.dialect if batch.dialect != NATIVE else None,
     )
 
 

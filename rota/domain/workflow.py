@@ -15,7 +15,7 @@ import orjson
 from rota.domain import events as e
 from rota.domain.batch import FATES, Batch
 from rota.domain.derived import decide_derived
-from rota.domain.intake import Request
+from rota.domain.intake import NATIVE, Request
 from rota.errors import Conflict, NotFound, QueueFull
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Workflow(Batch):
         event = record.event
         self.id = event.workflow
         self.tasks = []
-        self.dialect = "native"
+        self.dialect = event.dialect or NATIVE
         self.parallelism = None
         self.callback = event.callback
         self.idempotency = event.idempotency

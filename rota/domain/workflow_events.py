@@ -43,7 +43,8 @@ class WorkflowSubmitted(NamedTuple):
     """A workflow began; the records of its first tasks, `size` of them, follow this one.
 
     `failure` is the threshold of failed tasks ({count} or {share}) and `on_failure` what is done
-    when it is crossed; `escalate` is the task, or the callback, of an escalation.
+    when it is crossed; `escalate` is the task, or the callback, of an escalation. Its callbacks are
+    in the words of the `dialect`, if it names one.
     """
 
     workflow: str
@@ -56,6 +57,7 @@ class WorkflowSubmitted(NamedTuple):
     callback: str | None = None
     idempotency: str | None = None
     digest: str | None = None
+    dialect: str | None = None
 
 
 class WorkflowTripped(NamedTuple):

@@ -38,8 +38,10 @@ def _native_batch(batch: Batch, tasks: Sequence[Task]) -> Rendered:
     return headers, orjson.dumps(view)
 
 
-def _native_flow(flow: Workflow, tasks: Sequence[Task], *, is_escalation: bool = False) -> Rendered:
+def _flow(flow: Workflow, tasks: Sequence[Task], *, is_escalation: bool = False) -> Rendered:
     what = "escalated" if is_escalation else flow.state
+    if flow.dialect == automechanica.NAME:
+        return automechanica.workflow_callback(flow, tasks, what)
     headers = {"X-Rota-Event": f"workflow.{what}", "X-Rota-Workflow-Id": flow.id}
     return headers, orjson.dumps(flow_view(flow, tasks))
 
@@ -60,9 +62,9 @@ _BATCHES: dict[str, Callable[[Batch, Sequence[Task]], Rendered]] = {
 def render(subject: Task | Batch | Escalation, tasks: Sequence[Task]) -> Rendered:
     """Give the headers and the body of the callback of a task, or of a batch and its tasks."""
     if isinstance(subject, Escalation):
-        return _native_flow(subject.workflow, tasks, is_escalation=True)
+        return _flow(subject.workflow, tasks, is_escalation=True)
     if isinstance(subject, Workflow):
-        return _native_flow(subject, tasks)
+        return _flow(subject, tasks)
     if isinstance(subject, Task):
         return _TASKS.get(subject.dialect, _native)(subject)
     return _BATCHES.get(subject.dialect, _native_batch)(subject, tasks)

@@ -208,6 +208,7 @@ _CHOICES: dict[tuple[str, str], dict[str, Any]] = {
     ("/api/jobs", "status"): _one_or_more(browsermanager.STATES.values()),
     ("/automechanica/tasks", "status"): _one_or_more(automechanica.STATES.values()),
     ("/v1/workflows", "state"): _one_or_more(workflow.STATES),
+    ("/automechanica/workflows", "state"): _one_or_more(workflow.STATES),
     ("/v1/agents", "state"): {"enum": list(agents.STATES)},
     ("/v1/schedules", "state"): {"enum": list(schedule.STATES)},
     ("/v1/schedules", "makes"): {"enum": list(schedule.KINDS)},

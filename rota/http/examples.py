@@ -82,5 +82,24 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "payload": {"sku": "A-17"},
         "max_attempts": 3,
     },
+    "AutoMechanicaLease": {"worker_id": "host-17-4242", "agent_names": ["FitmentAgent"]},
+    "AutoMechanicaHeartbeat": {"token": _TOKEN, "lease_ms": 30_000},
+    "AutoMechanicaComplete": {"token": _TOKEN, "result": {"fits": True}},
+    "AutoMechanicaFail": {
+        "token": _TOKEN,
+        "error_info": {"code": "no_such_part", "message": "the supplier does not know A-17"},
+    },
+    "AutoMechanicaRelease": {"token": _TOKEN},
+    "AutoMechanicaRevive": {"payload": {"sku": "A-18"}},
+    "AutoMechanicaWorkflow": {
+        "name": "intake",
+        "agent_name": "FitmentAgent",
+        "tasks": [
+            {"ref": "fit", "task_type": "generate_fitment", "payload": {"sku": "A-17"}},
+            {"agent_name": "SeoAgent", "task_type": "refresh_seo", "depends_on": ["ref:fit"]},
+        ],
+        "failure_threshold": {"count": 2},
+        "on_failure": "cancel",
+    },
 }
 """By the name of the body's model."""

@@ -37,28 +37,33 @@ class FailureBody(NativeBody):
         return self
 
 
-class EscalationTask(NativeBody):
-    """The task that a workflow escalates to; params may say {{workflow.id}} and the like."""
+class EscalationFields(NativeBody):
+    """What is said of the task that a workflow escalates to, in every dialect."""
 
     agentId: AgentId
     action: Action
-    type: Action | None = Field(None, description="another name for action")
     params: Annotated[dict[str, Any], AfterValidator(short)] | None = None
     priority: Priority | None = None
 
-    _named = model_validator(mode="before")(one_action)
-
     @model_validator(mode="after")
-    def _says_what_is_known(self) -> EscalationTask:
+    def _says_what_is_known(self) -> EscalationFields:
         for name in names_in(self.params):
             root, _, rest = name.partition(".")
             if root != "workflow" or rest not in ("", "id", "name", "failed", "total"):
                 msg = (
-                    f"params: nothing stands for '{{{{{name[:100]}}}}}'; "
+                    f"nothing stands for '{{{{{name[:100]}}}}}'; "
                     "use workflow.id, .name, .failed or .total"
                 )
                 raise ValueError(msg)
         return self
+
+
+class EscalationTask(EscalationFields):
+    """The task that a workflow escalates to; params may say {{workflow.id}} and the like."""
+
+    type: Action | None = Field(None, description="another name for action")
+
+    _named = model_validator(mode="before")(one_action)
 
 
 class EscalateBody(NativeBody):

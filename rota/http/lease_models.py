@@ -70,7 +70,7 @@ class WantsBody(FilterBody):
     @model_validator(mode="after")
     def _said_once(self) -> WantsBody:
         if self.wants is not None and (self.agents is not None or self.types is not None):
-            msg = "'wants' is said instead of 'agents' and 'types', not with them"
+            msg = "give either 'wants', or which agents and types, not both"
             raise ValueError(msg)
         return self
 

@@ -54,6 +54,9 @@ WORKS = {
     "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
     "POST /v1/leases", "POST /v1/leases/settle", "POST /v1/leases/{id}/heartbeat",
     "POST /v1/leases/{id}/complete", "POST /v1/leases/{id}/fail", "POST /v1/leases/{id}/release",
+    "POST /automechanica/leases",
+    *(f"POST /automechanica/leases/{{id}}/{how}"
+      for how in ("heartbeat", "complete", "fail", "release")),
 }  # fmt: skip
 SEES = {
     "GET /v1/tasks", "GET /v1/tasks/{id}", "GET /v1/tasks/{id}/events", "GET /v1/tasks/{id}/logs",
@@ -62,6 +65,7 @@ SEES = {
     "GET /api/jobs", "GET /api/jobs/{id}", "GET /api/jobs/{id}/logs", "GET /ws/jobs/{id}",
     "GET /v1/workflows", "GET /v1/workflows/{id}", "GET /v1/dead",
     "GET /automechanica/tasks", "GET /automechanica/tasks/{id}", "GET /automechanica/dead",
+    "GET /automechanica/workflows", "GET /automechanica/workflows/{id}",
     *PROJECT_VIEWS,
     "GET /v1/schedules", "GET /v1/schedules/{name}", "GET /v1/schedules/{name}/history",
 }  # fmt: skip
@@ -70,11 +74,14 @@ OVERSEES = {
     "GET /v1/namespaces", "GET /v1/tokens", "GET /metrics", "GET /scheduler/stats",
     "GET /tasks/stats", "GET /v1/workers",
 }  # fmt: skip
-MEASURES = {"GET /v1/stats/daily"}
+MEASURES = {"GET /v1/stats/daily", "GET /automechanica/task_queue_metrics"}
 ORCHESTRATES = {
     "POST /v1/workflows", "POST /v1/workflows/{id}/cancel", "POST /v1/workflows/{id}/pause",
     "POST /v1/workflows/{id}/resume", "POST /v1/workflows/{id}/close",
     "POST /v1/dead/{id}/revive", "POST /v1/dead/revive",
+    "POST /automechanica/workflows", "POST /automechanica/dead/{id}/revive",
+    *(f"POST /automechanica/workflows/{{id}}/{how}"
+      for how in ("cancel", "pause", "resume", "close")),
 }  # fmt: skip
 MAY = {
     "submit": SUBMITS | SEES,

@@ -190,6 +190,33 @@ def calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]
     yield "GET", rows, f"{rows}?status=pending&agent_name=a&limit=1", None, none, 200
     yield "GET", f"{rows}/{{id}}", f"{rows}/{done}", None, none, 200
     yield "GET", "/automechanica/dead", "/automechanica/dead?task_type=x", None, none, 200
+    yield from _row_calls(rota)
+
+
+def _row_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:
+    none: dict[str, str] = {}
+    base = "/automechanica"
+    flow = {"name": "rows", "open": True, "agent_name": "row", "tasks": [{"task_type": "fit"}] * 4}
+    yield "POST", f"{base}/workflows", f"{base}/workflows", flow, {"Idempotency-Key": "rows"}, 201
+    yield "POST", f"{base}/workflows", f"{base}/workflows", flow, {"Idempotency-Key": "rows"}, 200
+    own = rota.get(f"{base}/workflows?name=rows").json["workflows"][0]["workflow_id"]
+    yield "GET", f"{base}/workflows", f"{base}/workflows?state=running&limit=1", None, none, 200
+    yield "GET", f"{base}/workflows/{{id}}", f"{base}/workflows/{own}", None, none, 200
+    ask = {"worker_id": "ada", "agent_names": ["row"], "limit": 4}
+    yield "POST", f"{base}/leases", f"{base}/leases", {**ask, "agent_names": ["nobody"]}, none, 200
+    leases = rota.post(f"{base}/leases", ask).json["leases"]
+    error = {"error_info": {"message": "x"}, "retryable": False}
+    said = {"fail": error, "release": {}, "complete": {"result": 1}, "heartbeat": {"lines": ["x"]}}
+    for lease, (what, more) in zip(leases, said.items(), strict=True):
+        path, body = f"{base}/leases/{lease['lease_id']}/{what}", {"token": lease["token"], **more}
+        yield "POST", f"{base}/leases/{{id}}/{what}", path, body, none, 200
+    dead = f"{base}/dead/{leases[0]['task']['id']}/revive"
+    yield "POST", f"{base}/dead/{{id}}/revive", dead, {"payload": {}}, none, 202
+    for how in ("pause", "resume", "close", "cancel"):
+        path = f"{base}/workflows/{own}/{how}"
+        yield "POST", f"{base}/workflows/{{id}}/{how}", path, {"reason": "x"}, none, 200
+    metrics = f"{base}/task_queue_metrics"
+    yield "GET", metrics, f"{metrics}?agent_name=row", None, none, 200
 
 
 def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str], int]]:

@@ -8,6 +8,8 @@ errors has `max_attempts`. The queue is one: rows are those of all tasks, whoeve
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,8 +21,10 @@ from rota.domain.packed import spliced
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import WAITING, TaskState
-from rota.http.dialects.models import AutoMechanicaBody
+from rota.errors import RequestError
+from rota.http.dialects.automechanica_models import AutoMechanicaBody, own_word
 from rota.http.failures import answer_failed
+from rota.http.flow_views import flow_row, flow_view
 from rota.http.models import moment_us
 from rota.http.problems import native_body, reworded
 from rota.http.submissions import admitted, keyed
@@ -29,9 +33,13 @@ from rota.presets import AUTOMECHANICA_RETRY
 from rota.sections import RetrySettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from rota.domain.task import Task
+    from rota.domain.workflow import Workflow
     from rota.errors import RotaError
     from rota.http.call import Call
+    from rota.http.dialects.automechanica_models import RowFields
 
 NAME = "automechanica"
 
@@ -119,6 +127,47 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
     return {"X-AutoMechanica-Event": f"task.{STATES[task.state]}"}, orjson.dumps(view(task))
 
 
+def workflow_callback(
+    flow: Workflow, tasks: Sequence[Task], what: str
+) -> tuple[dict[str, str], bytes]:
+    """Render the callback of a workflow that is `what` now."""
+    headers = {"X-AutoMechanica-Event": f"workflow.{what}"}
+    return headers, orjson.dumps(workflow_view(flow, tasks))
+
+
+def own_words(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename what a native answer says; the state of a task becomes its status."""
+    shown = {own_word(name): value for name, value in answer.items() if name != "state"}
+    return shown | ({"status": STATES[TaskState(answer["state"])]} if "state" in answer else {})
+
+
+def workflow_view(flow: Workflow, tasks: Sequence[Task | None]) -> dict[str, Any]:
+    """Show a workflow with its tasks and their dependencies."""
+    return _flow_words(flow_view(flow, tasks))
+
+
+def workflow_row(flow: Workflow) -> dict[str, Any]:
+    """Show a workflow without its tasks."""
+    return _flow_words(flow_row(flow))
+
+
+def _flow_words(flow: dict[str, Any]) -> dict[str, Any]:
+    """Rename what is said of a workflow, whose state is no task's."""
+    shown = {own_word(name): value for name, value in flow.items()}
+    counts: Counter[str] = Counter()
+    for state, count in flow["counts"].items():
+        counts[STATES[TaskState(state)]] += count
+    shown["counts"] = counts
+    if "escalate" in flow:
+        shown["escalate"] = {
+            own_word(name): own_words(value) if name == "task" else value
+            for name, value in flow["escalate"].items()
+        }
+    if "tasks" in flow:
+        shown["tasks"] = [{"id": task.pop("taskId"), **own_words(task)} for task in flow["tasks"]]
+    return shown
+
+
 def problem(error: RotaError, request_id: str) -> dict[str, Any]:
     return native_body(reworded(error, STATES), request_id)
 
@@ -126,32 +175,49 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
 # -- in
 
 
-def _request(call: Call, body: AutoMechanicaBody) -> Request:
+def request_of(call: Call, body: RowFields, agent: str, workflow: str | None = None) -> Request:
     """Give what a body asks for, by the document's defaults."""
     own = call.bridge.settings.defaults.retry
-    not_before = moment_us(body.available_at) if body.available_at else None
-    plan = Plan(not_before=not_before, workflow=body.workflow_id)
+    not_before = moment_us(body.notBefore) if body.notBefore else None
+    plan = Plan(not_before=not_before, workflow=workflow)
     return Request(
-        body.agent_name,
-        body.task_type,
-        params=body.payload,
+        agent,
+        body.action,
+        params=body.params,
         priority=int(body.priority),
         dialect=NAME,
-        callback=body.callback_url or None,
+        callback=body.callbackUrl or None,
         by=call.by,
-        wanted_id=body.id,
+        wanted_id=body.taskId,
         plan=NO_PLAN if plan == NO_PLAN else plan,
-        retries={"max_attempts": body.max_attempts} if body.max_attempts is not None else None,
+        retries={"max_attempts": body.maxAttempts} if body.maxAttempts is not None else None,
         usual=Usual(retry=own.written()) if own is not None else USUAL,
     )
+
+
+@contextmanager
+def fields_in_own_words() -> Iterator[None]:
+    """Name the field of an error that the core found by its own word."""
+    try:
+        yield
+    except RequestError as error:
+        if "field" in error.details:
+            native = str(error.details["field"])
+            last = native.rpartition(".")[2]
+            own = error.details["field"] = ".".join(map(own_word, native.split(".")))
+            said = error.message.replace(f"'{native}'", f"'{own}'")
+            error.message = said.replace(f"'{last}'", f"'{own_word(last)}'")
+        raise
 
 
 async def submit(call: Call) -> Any:
     """POST /automechanica/tasks."""
     raw = await call.parsed()
     body = call.validate(AutoMechanicaBody, raw)
-    await call.check_callback(body.callback_url, "callback_url")
-    answer = await admitted(call, keyed(call, _request(call, body), body.idempotency_key, raw))
+    await call.check_callback(body.callbackUrl, "callback_url")
+    request = request_of(call, body, body.agentId, body.workflowId)
+    with fields_in_own_words():
+        answer = await admitted(call, keyed(call, request, body.idempotencyKey, raw))
     shown = await call.sight.show_task(answer.task, view)
     return call.json(shown, status=200 if answer.known else 201)
 

@@ -21,8 +21,6 @@ from rota.http.models import (
     Index,
     Key,
     Label,
-    Moment,
-    NativeBody,
     OwnId,
     Priority,
     TaskFields,
@@ -108,21 +106,6 @@ class BareBody(RootModel[PinchTabBody | BrowserOSBody]):
 
 class BareBatch(RootModel[PinchTabBatch | BrowserOSBatch]):
     """POST /tasks/batch: with `instruction` in its tasks it is BrowserOS's."""
-
-
-class AutoMechanicaBody(NativeBody):
-    """POST /automechanica/tasks: the document's createTask."""
-
-    agent_name: AgentId
-    task_type: Action
-    payload: dict[str, Any] | None = None
-    priority: Priority = Field(2, description="0 is first")
-    max_attempts: int | None = Field(None, ge=1, le=RETRY_ATTEMPTS_MAX, description="default 3")
-    workflow_id: TaskId | None = Field(None, description="the workflow that it is part of")
-    id: OwnId | None = Field(None, description="an id of your own choice, such as a UUID")
-    available_at: Moment | None = Field(None, description="RFC 3339; it does not start earlier")
-    callback_url: Url | None = Field(None, description="told when the task ends")
-    idempotency_key: Key | None = None
 
 
 class JobFields(DialectBody):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rota.domain.tokens import Right
 from rota.http.dialects import (
     automechanica,
+    automechanica_work,
     bare_tasks,
     browsermanager,
     browseros,
@@ -14,7 +15,9 @@ from rota.http.dialects import (
     job_socket,
     pinchtab,
 )
+from rota.http.dialects import automechanica_models as rows
 from rota.http.dialects import models as bodies
+from rota.http.models import ReasonBody
 from rota.http.route import Route
 
 if TYPE_CHECKING:
@@ -185,7 +188,7 @@ DIALECT_ROUTES: tuple[Route, ...] = (
         "/automechanica/tasks",
         automechanica.submit,
         "Create a task",
-        bodies.AutoMechanicaBody,
+        rows.AutoMechanicaBody,
         None,
         201,
         dialect=_ROWS,
@@ -218,6 +221,91 @@ DIALECT_ROUTES: tuple[Route, ...] = (
         query=ROW_QUERY,
         dialect=_ROWS,
         needs=Right.SEE,
+    ),
+    Route(
+        "POST",
+        "/automechanica/dead/{id}/revive",
+        automechanica_work.revive,
+        "A new life for a dead task",
+        rows.AutoMechanicaRevive,
+        status=202,
+        dialect=_ROWS,
+        needs=Right.ORCHESTRATE,
+    ),
+    Route(
+        "POST",
+        "/automechanica/leases",
+        automechanica_work.lease,
+        "Lease tasks; waits for them",
+        rows.AutoMechanicaLease,
+        dialect=_ROWS,
+        needs=Right.WORK,
+    ),
+    *(
+        Route(
+            "POST",
+            f"/automechanica/leases/{{id}}/{handler.__name__}",
+            handler,
+            summary,
+            body,
+            dialect=_ROWS,
+            needs=Right.WORK,
+        )
+        for handler, summary, body in (
+            (automechanica_work.heartbeat, "Extend a lease", rows.AutoMechanicaHeartbeat),
+            (automechanica_work.complete, "The task is completed", rows.AutoMechanicaComplete),
+            (automechanica_work.fail, "The attempt failed", rows.AutoMechanicaFail),
+            (automechanica_work.release, "Give the task back", rows.AutoMechanicaRelease),
+        )
+    ),
+    Route(
+        "POST",
+        "/automechanica/workflows",
+        automechanica_work.submit_workflow,
+        "Create a workflow",
+        rows.AutoMechanicaWorkflow,
+        status=201,
+        dialect=_ROWS,
+        also=(200,),
+        needs=Right.ORCHESTRATE,
+    ),
+    Route(
+        "GET",
+        "/automechanica/workflows",
+        automechanica_work.list_workflows,
+        "Workflows, newest first",
+        query=("state", "name", "cursor", "limit"),
+        dialect=_ROWS,
+        needs=Right.SEE,
+    ),
+    Route(
+        "GET",
+        "/automechanica/workflows/{id}",
+        automechanica_work.get_workflow,
+        "One workflow with its tasks",
+        dialect=_ROWS,
+        needs=Right.SEE,
+    ),
+    *(
+        Route(
+            "POST",
+            f"/automechanica/workflows/{{id}}/{how}",
+            handler,
+            f"{how.capitalize()} a workflow",
+            ReasonBody,
+            dialect=_ROWS,
+            needs=Right.ORCHESTRATE,
+        )
+        for how, handler in automechanica_work.STEERING.items()
+    ),
+    Route(
+        "GET",
+        "/automechanica/task_queue_metrics",
+        automechanica_work.metrics,
+        "The figures of each day, per agent; the last week if no days are named",
+        query=("from", "to", "agent_name"),
+        dialect=_ROWS,
+        needs=Right.MEASURE,
     ),
 )
 

@@ -13,10 +13,14 @@ from rota.http.models import BatchBody, ReasonBody
 from rota.http.submissions import keyed_batch, native_request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.actors.messages import BatchAdmitted
     from rota.domain.intake import Request
     from rota.http.call import Call
     from rota.http.flow_models import WorkflowBody
+
+    ReadItem = Callable[[Call, Any, str], Request]
 
 
 async def submit(call: Call) -> Any:
@@ -33,8 +37,12 @@ async def submit(call: Call) -> Any:
     return call.json(answer, status=202)
 
 
+def native_item(call: Call, item: Any, agent: str) -> Request:
+    return native_request(item, agent, call.by)
+
+
 async def read_items(
-    call: Call, body: BatchBody | WorkflowBody, at: str = ""
+    call: Call, body: BatchBody | WorkflowBody, at: str = "", read: ReadItem = native_item
 ) -> tuple[Request, ...]:
     """Read the tasks of a batch or workflow, which stands in the field `at` and a dot.
 
@@ -55,7 +63,7 @@ async def read_items(
             field = f"{at}tasks.{n}.agentId"
             msg = f"missing required field '{field}', or 'agentId' for the whole batch"
             raise InvalidRequest(msg, details={"field": field})
-        requests.append(native_request(item, agent, call.by))
+        requests.append(read(call, item, agent))
     return tuple(requests)
 
 

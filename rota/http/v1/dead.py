@@ -27,19 +27,24 @@ async def list_all(call: Call) -> Any:
 
 async def revive(call: Call) -> Any:
     """POST /v1/dead/{id}/revive."""
-    body = await call.body(ReviveBody, optional=True)
-    revived = await call.bridge.revive(
+    answer = await revived(call, await call.body(ReviveBody, optional=True))
+    return call.json(answer, status=202)
+
+
+async def revived(call: Call, body: ReviveBody) -> dict[str, Any]:
+    """Revive a dead task, and say what became of it and of its dependents."""
+    found = await call.bridge.revive(
         call.params["id"], call.by, body.params, dependents=body.dependents
     )
-    state = await call.sight.show_task(revived.task, lambda task: task.state.value)
-    answer: dict[str, Any] = {"taskId": revived.task, "state": state}
+    state = await call.sight.show_task(found.task, lambda task: task.state.value)
+    answer: dict[str, Any] = {"taskId": found.task, "state": state}
     if body.params is not None:
         answer["edited"] = True
     if body.dependents:
-        answer["dependents"] = list(revived.dependents)
-        if revived.refused:
-            answer["refused"] = [_refused(*each) for each in revived.refused]
-    return call.json(answer, status=202)
+        answer["dependents"] = list(found.dependents)
+        if found.refused:
+            answer["refused"] = [_refused(*each) for each in found.refused]
+    return answer
 
 
 async def revive_many(call: Call) -> Any:

@@ -44,19 +44,25 @@ WORKER_ERROR = "worker_error"
 async def lease(call: Call) -> Any:
     """POST /v1/leases."""
     body = await call.body(LeaseBody)
+    leases, why = await take(call, body)
+    return call.json({"leases": [_shown(body.workerId, each) for each in leases], **why})
+
+
+async def take(call: Call, body: LeaseBody) -> tuple[list[Lent], dict[str, str]]:
+    """Lend tasks to a worker; if there are none, say what holds them."""
     wants = _wanted(call, body.workerId, body)
     leases = await _lent(call, wants, body.waitMs)
-    return call.json({"leases": leases, **await _why_none(call, wants, leases)})
+    return leases, await _why_none(call, wants, leases)
 
 
-async def _why_none(call: Call, wants: Wants, leases: list[dict[str, Any]]) -> dict[str, str]:
+async def _why_none(call: Call, wants: Wants, leases: list[Lent]) -> dict[str, str]:
     """Tell a worker that was given nothing which limit or pause holds what it came for."""
     reason = await call.sight.why_none(wants) if not leases else None
     return {"waitReason": reason} if reason is not None else {}
 
 
-async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
-    """Wait for tasks, as long as the worker does, and show them."""
+async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[Lent]:
+    """Wait for tasks, as long as the worker does."""
     connection = connection_of(call.request)
 
     def has_left() -> bool:
@@ -83,7 +89,7 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[dict[str, Any]]:
     if lent and has_left():
         call.bridge.give_back(lent)
         return []
-    return [_shown(wants.worker, each) for each in lent]
+    return lent
 
 
 def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
@@ -122,9 +128,13 @@ def _shown(worker: str, lent: Lent) -> dict[str, Any]:
 
 async def heartbeat(call: Call) -> Any:
     """POST /v1/leases/{id}/heartbeat."""
-    body = await call.body(HeartbeatBody)
+    return call.json(await heard(call, await call.body(HeartbeatBody)))
+
+
+async def heard(call: Call, body: HeartbeatBody) -> dict[str, Any]:
+    """Let a lease live on, and say what its worker has to know."""
     name = call.params["id"]
-    heard = await call.bridge.extend_lease(
+    found = await call.bridge.extend_lease(
         name,
         body.token,
         worker=body.workerId,
@@ -134,30 +144,30 @@ async def heartbeat(call: Call) -> Any:
         lease_ms=body.leaseMs,
         by=call.by,
     )
-    answer = {"leaseId": name, "taskId": heard.task, "state": heard.state}
-    if heard.expires_at is not None:
-        answer["expiresAt"] = rfc3339(heard.expires_at)
-    return call.json({**answer, "cancelRequested": heard.must_stop})
+    answer = {"leaseId": name, "taskId": found.task, "state": found.state}
+    if found.expires_at is not None:
+        answer["expiresAt"] = rfc3339(found.expires_at)
+    return {**answer, "cancelRequested": found.must_stop}
 
 
 async def complete(call: Call) -> Any:
     """POST /v1/leases/{id}/complete."""
     body = await call.body(CompleteBody)
-    return await _settle_one(call, body, Outcome(ok=True, result=body.result))
+    return call.json(await settle_one(call, body, Outcome(ok=True, result=body.result)))
 
 
 async def fail(call: Call) -> Any:
     """POST /v1/leases/{id}/fail."""
     body = await call.body(FailBody)
-    return await _settle_one(call, body, _failure(body))
+    return call.json(await settle_one(call, body, failure(body)))
 
 
 async def release(call: Call) -> Any:
     """POST /v1/leases/{id}/release."""
-    return await _settle_one(call, await call.body(HeldBody), None)
+    return call.json(await settle_one(call, await call.body(HeldBody), None))
 
 
-def _failure(body: FailFields) -> Outcome:
+def failure(body: FailFields) -> Outcome:
     return Outcome(
         ok=False,
         code=body.code or WORKER_ERROR,
@@ -168,13 +178,14 @@ def _failure(body: FailFields) -> Outcome:
     )
 
 
-async def _settle_one(call: Call, body: HeldBody, outcome: Outcome | None) -> Any:
+async def settle_one(call: Call, body: HeldBody, outcome: Outcome | None) -> dict[str, Any]:
+    """Take what a worker says of a lease, and say what became of its task."""
     name = call.params["id"]
     said = [(name, body.token, outcome)]
     (settled,) = await call.bridge.settle_leases(said, body.workerId, call.by)
     if isinstance(settled, RotaError):
         raise settled
-    return call.json(_settled(name, settled))
+    return _settled(name, settled)
 
 
 def _settled(name: str, settled: Settled) -> dict[str, Any]:
@@ -204,10 +215,10 @@ async def settle(call: Call) -> Any:
                 field = f"outcomes.{at}.error"
                 msg = f"missing required field '{field}'"
                 raise InvalidRequest(msg, details={"field": field})
-            outcome = _failure(item)
+            outcome = failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    leases: list[dict[str, Any]] = []
+    leases: list[Lent] = []
     why: dict[str, Any] = {}
     if wants is not None and body.lease is not None:
         try:
@@ -219,7 +230,8 @@ async def settle(call: Call) -> Any:
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
     ]
-    return call.json({"outcomes": outcomes, "leases": leases, **why})
+    shown = [_shown(body.workerId, each) for each in leases]
+    return call.json({"outcomes": outcomes, "leases": shown, **why})
 
 
 def _refused(name: str, error: RotaError) -> dict[str, Any]:
