@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from rota.config import Settings
+    from rota.domain.tokens import Right
     from rota.http.namespaces import Namespaces
     from rota.http.routes import Route
 
@@ -59,6 +60,11 @@ class Caller(NamedTuple):
     def by(self) -> str:
         """Say who records and keys belong to: the token, and not whoever had its name before."""
         return self.principal or self.name
+
+    def check_may(self, right: Right) -> None:
+        """Refuse what the caller's role may not do. Raises HttpProblem."""
+        if right not in ROLES[self.role]:
+            raise HttpProblem(403, "forbidden", f"a token of role '{self.role}' may not do this")
 
     def check_agents(self, agents: Iterable[str]) -> None:
         """Refuse what is for agents that the caller does not speak for. Raises HttpProblem.
@@ -130,8 +136,8 @@ class Access:
         if caller.namespace and route.is_for_all and len(self._namespaces) > 1:
             msg = f"this token is for namespace '{caller.namespace}' alone, and this"
             raise HttpProblem(403, "namespace_forbidden", f"{msg} is the operators'")
-        if not route.public and route.needs not in ROLES[caller.role]:
-            raise HttpProblem(403, "forbidden", f"a token of role '{caller.role}' may not do this")
+        if not route.public:
+            caller.check_may(route.needs)
         return caller
 
     def _check_origin(self, origin: str) -> None:

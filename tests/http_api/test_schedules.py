@@ -590,6 +590,22 @@ def test_a_token_is_for_the_schedules_of_its_agents(serve: Servers) -> None:
     assert len(rota.get("/v1/schedules/anns/history").json["firings"]) == 1
 
 
+def test_a_workflow_is_scheduled_by_nobody_who_may_not_submit_one(serve: Servers) -> None:
+    guarded = Guarded(serve)
+    guarded.make("ann", "submit", "ann")
+    guarded.make("flows", "orchestrate")
+    flow = {"workflow": flow_of(1)}
+    answer = guarded.ask("ann", "POST", "/v1/schedules", {"name": "n", "cron": NOON, **flow})
+    assert (answer.status, answer.code) == (403, "forbidden")
+    body = {"name": "n", "cron": NOON, **flow}
+    assert guarded.ask("flows", "POST", "/v1/schedules", body).status == 201
+    guarded.ask("ann", "POST", "/v1/schedules", {"name": "own", "cron": NOON, "task": WAITS})
+    assert guarded.ask("ann", "PATCH", "/v1/schedules/own", flow).code == "forbidden"
+    answer = guarded.ask("ann", "PATCH", "/v1/schedules/n", {"catchUp": "last"})
+    assert answer.code == "forbidden", "it would be in the name of who said last what it is"
+    assert guarded.ask("ann", "PATCH", "/v1/schedules/own", {"catchUp": "last"}).status == 200
+
+
 def test_what_a_schedule_makes_is_in_the_name_of_who_said_last_what_it_is(serve: Servers) -> None:
     guarded = Guarded(serve)
     guarded.make("ann", "submit", "ann")

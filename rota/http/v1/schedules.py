@@ -26,6 +26,7 @@ from rota.domain.schedule import (
 )
 from rota.domain.schedule_targets import check_alone, check_workflow
 from rota.domain.stored import write_request, write_workflow
+from rota.domain.tokens import Right
 from rota.errors import InvalidRequest
 from rota.eventlog.codec import decode
 from rota.http.models import ReasonBody, moment_us
@@ -80,6 +81,7 @@ async def change(call: Call) -> Any:
         if getattr(body, field) is None and field not in _MAY_GO:
             raise _bad(field, "must not be null")
     was = (await call.bridge.schedules.of(name)).definition
+    _check_author(call, was.target)
     changes = _said(body, given)
     if body.targets():
         changes["target"] = await _target(call, body)
@@ -126,7 +128,14 @@ async def _target(call: Call, body: Targets) -> dict[str, Any]:
         assert body.project is not None
         target = {PROJECT: body.project.model_dump()}
     call.caller.check_agents(agents_of(target))
+    _check_author(call, target)
     return target
+
+
+def _check_author(call: Call, target: dict[str, Any]) -> None:
+    """Refuse what the caller could not submit: it is made in their name. Raises HttpProblem."""
+    if WORKFLOW in target:
+        call.caller.check_may(Right.ORCHESTRATE)
 
 
 async def _workflow(call: Call, flow: WorkflowBody) -> dict[str, Any]:
