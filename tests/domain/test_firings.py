@@ -100,15 +100,15 @@ def test_a_schedule_is_written_as_a_row_and_read_again() -> None:
     one.waiting = [[NOW, True]]
     again = Schedule.from_row(one.to_row())
     assert again.to_row() == one.to_row()
-    assert (again.agents, again.project, again.makes) == (frozenset({"site"}), "site", "project")
+    assert (again.agents, again.project, again.makes) == ({"site": 0}, "site", "project")
 
 
 def test_the_agents_of_a_workflow_are_those_of_its_tasks_and_of_its_escalation() -> None:
     escalate = {"task": {"agent": "boss", "action": "look"}}
     tasks = [{"agent": "ann", "action": "a"}, {"agent": "bob", "action": "b"}]
     flow = {"tasks": tasks, "flow": {"escalate": escalate}}
-    assert agents_of({"workflow": flow}) == {"ann", "bob", "boss"}
-    assert agents_of({"workflow": {"tasks": tasks[:1], "flow": {}}}) == {"ann"}
+    assert agents_of({"workflow": flow}) == {"ann": 1, "bob": 1, "boss": 0}
+    assert agents_of({"workflow": {"tasks": tasks[:1], "flow": {}}}) == {"ann": 1}
 
 
 def test_a_time_that_has_passed_is_refused_when_it_is_new() -> None:

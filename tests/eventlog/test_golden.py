@@ -81,7 +81,7 @@ def outline(state: State) -> dict[str, Any]:
         "agents": state.stats.agents,
         "deliveries": state.deliveries.dump(),
         "tokens": state.tokens.dump(),
-        "projects": state.projects.dump(),
+        "projects": {**state.projects.dump(), "reasons": state.projects.figures.reasons},
         "schedules": {
             schedule.name: {
                 **{name: getattr(schedule, name) for name in SCHEDULE},
