@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rota.actors.recovery import rebuild_whole
 from rota.actors.stand_ins import let_go
 from rota.errors import LogCorrupt, LogError, LogUnusable
-from rota.eventlog.damage import RESTORE
+from rota.eventlog.damage import ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +232,7 @@ class Failover:
     def _check(self, head: Head) -> None:
         if head.seq < self._acknowledged:
             msg = f"the log ends at {head.seq}, but {self._acknowledged} was acknowledged"
-            raise LogCorrupt(head.seq + 1, msg, hint=RESTORE)
+            raise LogCorrupt(head.seq + 1, msg, hint=ADVICE)
 
     def _fold(self) -> Rebuilt:
         state, head = rebuild_whole(self._log, progress=self._check_open, folded=self.folded)

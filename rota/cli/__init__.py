@@ -52,6 +52,7 @@ COMMANDS = {
     "events": "events",
     "replay": "audit",
     "verify": "audit",
+    "reindex": "audit",
     "bench": "bench",
     "config": "config",
 }

@@ -1,7 +1,7 @@
-"""`rota replay` and `rota verify`: what an auditor does with a data folder, offline.
+"""`rota replay`, `rota verify` and `rota reindex`: what is done with a data folder, offline.
 
-Both open the folder for reading only, so they work on a copy, on a folder nobody serves, and
-beside a running server.
+The first two open the folder for reading only, so they work on a copy, on a folder nobody serves,
+and beside a running server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.output import complain, json_option, note, print_json, print_table, progress
-from rota.cli.shield import RECORDS, shielded
+from rota.cli.shield import RECORDS, REINDEXING, shielded
 from rota.cli.task_tables import print_tasks
-from rota.cli.verification import INDEX, Verified
+from rota.cli.verification import INDEX, PAGES, RESTORE, Verified
 from rota.clock import parse_rfc3339, perf_s, rfc3339
 from rota.errors import ConfigError, LogCorrupt, RotaError
+from rota.eventlog.damage import ADVICE
 from rota.eventlog.port import Head
 from rota.logs import clean
 from rota.projections.control import limits_to
@@ -237,15 +238,41 @@ def folder_in(data_dir: Path, namespace: str) -> Path:
 def _verify(data_dir: Path, kept: Head | None) -> Verified:
     """Verify with bars, in a process that a damaged page may kill."""
     head = None if kept is None else [kept.seq, kept.digest.hex()]
-    with progress(RECORDS) as records, progress(INDEX) as index:
-        found = shielded("verify", data_dir, {RECORDS: records, INDEX: index}, kept=head)
+    with progress(PAGES) as pages, progress(RECORDS) as records, progress(INDEX) as index:
+        reports = {PAGES: pages, RECORDS: records, INDEX: index}
+        found = shielded("verify", data_dir, reports, kept=head)
     seq, digest = found["head"]
     return Verified(**{**found, "head": Head(seq, bytes.fromhex(digest))})
 
 
+@click.command("reindex")
+@data_dir_option
+@offline_namespace_option
+@json_option
+def reindex_command(data_dir: Path, namespace: str, *, as_json: bool) -> None:
+    """Make a log anew from its records, with all indexes, when `rota verify` advises it.
+
+    Every record is checked and written to a new file, which takes the place of the old one when it
+    is whole: so there must be room for both. No record is changed, and a log with a damaged record
+    is left as it is. The server must be stopped.
+
+    \b
+    Example:
+      rota reindex --data-dir rota-data
+    """
+    with progress(RECORDS) as records:
+        seq, digest = shielded(REINDEXING, folder_in(data_dir, namespace), {RECORDS: records})
+    if as_json:
+        print_json({"ok": True, "seq": seq, "digest": digest})
+        return
+    click.echo(f"made the indexes of {seq} events anew")
+    click.echo(f"head {seq}:{digest}")
+
+
 def _not_verified(error: RotaError, *, as_json: bool) -> None:
+    hint = RESTORE if error.hint == ADVICE else error.hint
     if as_json:
         seq = error.details.get("seq")
-        print_json({"ok": False, "seq": seq, "error": error.message, "hint": error.hint})
-    complain(f"verification failed: {error.message}", error.hint)
+        print_json({"ok": False, "seq": seq, "error": error.message, "hint": hint})
+    complain(f"verification failed: {error.message}", hint)
     click.get_current_context().exit(EXIT_NOT_VERIFIED)

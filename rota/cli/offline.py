@@ -6,10 +6,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from rota.actors.recovery import rebuild
-from rota.cli.shield import LOCATE, RECORDS
-from rota.cli.verification import INDEX, verify
+from rota.cli.shield import LOCATE, RECORDS, REINDEXING
+from rota.cli.verification import INDEX, PAGES, verify
+from rota.eventlog.lmdb_environment import look_at_pages
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Head
+from rota.eventlog.reindex import reindex
 from rota.http import views
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 def verify_job(folder: Path, report: Reports, *, kept: list[Any] | None) -> dict[str, Any]:
     head = None if kept is None else Head(kept[0], bytes.fromhex(kept[1]))
+    look_at_pages(folder, report(PAGES))
     with closing(LmdbLog(folder, readonly=True)) as log:
+        log.epoch()
         found = verify(log, head, progress=report(RECORDS), index_progress=report(INDEX))
     return {**found._asdict(), "head": [found.head.seq, found.head.digest.hex()]}
 
@@ -53,17 +57,21 @@ def replay_job(
     return {"summary": summary_of(state, head), "tasks": tasks}
 
 
-def locate_job(folder: Path, report: Reports, *, after: int, stride: int) -> None:
-    """Read on after a record that is good, so many at a time, to see how far that goes."""
-    progress = report(RECORDS)
+def locate_job(folder: Path, report: Reports, *, after: int, every: int) -> None:
+    """Read as far as the chain goes, and tell of each so-many-th record after `after`."""
     with closing(LmdbLog(folder, readonly=True)) as log:
-        while found := log.read(after, stride):
-            after = found[-1].seq
-            progress(after, after)
+        for _ in log.in_order(report(RECORDS), after=after, every=every):
+            pass
+
+
+def reindex_job(folder: Path, report: Reports) -> list[Any]:
+    head = reindex(folder, report(RECORDS))
+    return [head.seq, head.digest.hex()]
 
 
 JOBS: dict[str, Callable[..., Any]] = {
     "verify": verify_job,
     "replay": replay_job,
+    REINDEXING: reindex_job,
     LOCATE: locate_job,
 }

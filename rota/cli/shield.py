@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rota
-from rota.cli.verification import RESTORE
-from rota.errors import LogCorrupt, LogTooNew, LogUnusable, RotaError
+from rota.cli.verification import REINDEX, RESTORE
+from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable, RotaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 DAMAGE = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 RECORDS = "records"
 LOCATE = "locate"
-LOCATE_STRIDE = 1000
-_ERRORS = {kind.__name__: kind for kind in (LogTooNew, LogUnusable, RotaError)}
+REINDEXING = "reindex"
+LOCATE_EVERY = 1000
+_ERRORS = {kind.__name__: kind for kind in (LogLocked, LogTooNew, LogUnusable, RotaError)}
 _CHILD = "from rota.cli.shield import main; main()"
 
 
@@ -46,40 +47,38 @@ def shielded(job: str, folder: Path, reports: dict[str, Report], **given: Any) -
         if RECORDS in reports:
             reports[RECORDS](done, total)
 
-    def locate() -> None:
-        """Read on as far as that goes: in strides, and then record by record."""
-        for stride in (LOCATE_STRIDE, 1):
+    def locate() -> bool:
+        """Read on as far as that goes, roughly and then exactly; give whether that is the end."""
+        for every in (LOCATE_EVERY, 1):
             with contextlib.suppress(RotaError):
-                shielded(LOCATE, folder, {RECORDS: record}, after=good, stride=stride)
+                shielded(LOCATE, folder, {RECORDS: record}, after=good, every=every)
+                return True
         record(good, good)
+        return False
 
     code, answer = _run(job, folder, {**reports, RECORDS: record}, given)
     if answer is not None:
         try:
             return _open_up(answer)
         except LogCorrupt as error:
-            if error.seq or job == LOCATE:
+            if error.seq or job in (LOCATE, REINDEXING):
                 raise
-            locate()
-            raise _unread(error, good) from None
-    if -code not in DAMAGE:
+            what = error.message
+    elif -code in DAMAGE:
+        what = f"the log in {folder} is damaged: whatever reads it is killed by {_name(code)}"
+    else:
         msg = f"the process that read the log ended with {_name(code)}"
         raise RotaError(msg, hint="the log itself may be whole; try again")
-    if job != LOCATE:
-        locate()
-    raise _killed(folder, good, code)
+    is_whole = job not in (LOCATE, REINDEXING) and locate()
+    raise _located(what, good, is_whole=is_whole)
 
 
-def _unread(error: LogCorrupt, good: int) -> LogCorrupt:
-    """Add how far the log can be read to what is wrong with its file."""
+def _located(what: str, good: int, *, is_whole: bool) -> LogCorrupt:
+    """Add how far the records can be read to what is wrong with their file."""
+    if is_whole:
+        return LogCorrupt(good, f"{what}; all {good} records are good", hint=REINDEX)
     how_far = f"record {good} is the last good one" if good else "no record could be read"
-    return LogCorrupt(good + 1, f"{error.message}; {how_far}", hint=error.hint)
-
-
-def _killed(folder: Path, good: int, code: int) -> LogCorrupt:
-    what = f"whatever reads on is killed by {_name(code)}"
-    msg = f"the log in {folder} is damaged after record {good}: {what}"
-    return LogCorrupt(good + 1, msg, hint=RESTORE)
+    return LogCorrupt(good + 1, f"{what}; {how_far}", hint=RESTORE)
 
 
 def _name(code: int) -> str:

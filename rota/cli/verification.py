@@ -1,4 +1,4 @@
-"""Everything a log can be held to, without a server: what `rota verify` does.
+"""Everything a log's records can be held to, without a server: what `rota verify` does.
 
 Reads every record once, in order: its digest continues the chain, its body says its own seq, it
 decodes, and it folds. Snapshots that a start would trust must be the fold up to their seq; the
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 FAILURES = (TaskFailed, TaskExpired)
 INDEX = "tasks in the index"
+PAGES = "pages"
 REPORT_EVERY = 2000
 RESTORE = "restore the data folder from a copy, and keep this one to find out what happened to it"
+REINDEX = "`rota reindex` makes the log anew from its records; no copy is needed"
 
 
 class Verified(NamedTuple):
@@ -87,7 +89,7 @@ def verify(
         _check_failed(log, failed, end.seq)
     except LogCorrupt as error:
         msg = f"the index is damaged, all {end.seq} records are good: {error.message}"
-        raise LogCorrupt(error.seq or end.seq, msg, hint=RESTORE) from error
+        raise LogCorrupt(error.seq or end.seq, msg, hint=REINDEX) from error
     return Verified(end, len(by_task), good, state.digest())
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.eventlog.chain import DIGEST_BYTES
 from rota.eventlog.codec import failed_task
+from rota.eventlog.damage import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,9 @@ def before(txn: Any, failed: Any, seq: int, limit: int) -> list[tuple[int, str]]
     for key, value in cursor.iterprev():
         if len(found) >= limit:
             break
-        found.append((_SEQ.unpack(key)[0], value.decode()))
+        if len(key) != _SEQ.size:
+            raise damaged("the index of failed tasks is damaged")
+        found.append((_SEQ.unpack(key)[0], value.decode(errors="replace")))
     return found
 
 

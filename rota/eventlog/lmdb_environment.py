@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import mmap
 from contextlib import nullcontext, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 
 from rota.errors import LogTooNew, LogUnusable
 from rota.eventlog.damage import damaged
-from rota.eventlog.data_folder import fresh_folder, sync_folder
-from rota.eventlog.page_check import PAGES_MIN, PageCheck
+from rota.eventlog.data_folder import advice_for, fresh_folder, sync_folder
+from rota.eventlog.page_check import DATABASES, MAY_LACK, PAGES_MIN, TRIES, PageCheck
 from rota.eventlog.port import FORMAT_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rota.errors import LogError
 
-DATABASES = (
-    ("meta", False),
-    ("events", False),
-    ("by_task", True),
-    ("snapshots", False),
-    ("failed", False),
-)
-"""The databases by name, and whether a key has many values."""
-_MAY_LACK = frozenset({"failed"})
-"""What an earlier rota did not write."""
 _NEW_BYTES = 1 << 20
 _DAMAGE = (
     lmdb.BadTxnError,
@@ -59,7 +51,10 @@ def translated(what: str, error: lmdb.Error) -> LogError:
 def open_environment(folder: Path, map_bytes: int, *, readonly: bool) -> tuple[Any, int]:
     """Open the file, making it if it is to be written; give it, and how much of it is mapped."""
     data = folder / "data.mdb"
-    if not readonly and not data.exists():
+    if not data.exists():
+        if readonly:
+            msg = f"there is no log in {folder}"
+            raise LogUnusable(msg, hint="give the folder that `rota serve --data-dir` used")
         _create(data)
     length = data.stat().st_size
     if length < PAGES_MIN * mmap.PAGESIZE:
@@ -73,6 +68,27 @@ def open_environment(folder: Path, map_bytes: int, *, readonly: bool) -> tuple[A
         raise damaged(f"the log in {folder} is cut short")
     env.reader_check()
     return env, map_bytes
+
+
+def look_at_pages(folder: Path, progress: Callable[[int, int], None]) -> None:
+    """Look at all pages of a log, which a server may be writing. Raises a LogError.
+
+    A read transaction is held meanwhile, so that no page that it sees is written anew.
+    """
+    try:
+        with open_environment(folder, 0, readonly=True)[0] as env:
+            for _ in range(TRIES):
+                with env.begin() as txn:
+                    check = PageCheck(folder / "data.mdb")
+                    if check.look(inf, txn=txn.id(), progress=progress):
+                        return
+    except lmdb.Error as error:
+        raise translated(f"cannot open the log in {folder}", error) from error
+    except OSError as error:
+        msg = f"cannot read the log in {folder}: {error.strerror or error}"
+        raise LogUnusable(msg, hint=advice_for(error)) from error
+    msg = f"the log in {folder} is written faster than it can be looked at"
+    raise LogUnusable(msg, hint="try again")
 
 
 def _open(folder: Path, map_bytes: int, *, readonly: bool = False) -> Any:
@@ -104,7 +120,7 @@ def open_databases(env: Any, folder: Path, *, readonly: bool) -> dict[str, Any]:
     if readonly:
         # A handle opened within a read-only transaction is lost with it.
         for name, dupsort in DATABASES:
-            with suppress(lmdb.NotFoundError) if name in _MAY_LACK else nullcontext():
+            with suppress(lmdb.NotFoundError) if name in MAY_LACK else nullcontext():
                 db[name] = env.open_db(name.encode(), create=False, dupsort=dupsort)
     with env.begin(write=not readonly) as txn:
         if not readonly:

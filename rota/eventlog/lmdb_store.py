@@ -10,6 +10,7 @@ file is opened anew.
 
 from __future__ import annotations
 
+import shutil
 import struct
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,8 +21,9 @@ import lmdb
 from rota.errors import LogError, LogUnusable
 from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
+from rota.eventlog.codec import decode, subject_of
 from rota.eventlog.crash_points import reach
-from rota.eventlog.damage import broken, damaged, misled, missing
+from rota.eventlog.damage import broken, damaged, misled, misplaced, missing
 from rota.eventlog.data_folder import DataFolder, advice_for
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
@@ -33,7 +35,6 @@ from rota.eventlog.upgrades import upgrade
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rota.errors import LogCorrupt
     from rota.eventlog.port import Snapshot
 
 MAP_BYTES = 16 << 30
@@ -65,9 +66,6 @@ class LmdbLog:
         self._held: DataFolder | None = None
         self._env: Any = None
         self._snapshots = SnapshotFiles(self.folder, readonly=readonly)
-        if readonly and not (self.folder / "data.mdb").exists():
-            msg = f"there is no log in {self.folder}"
-            raise LogUnusable(msg, hint="give the folder that `rota serve --data-dir` used")
         try:
             if not readonly:
                 self._held = DataFolder(self.folder, allow_network_fs=allow_network_fs)
@@ -85,6 +83,9 @@ class LmdbLog:
 
     def _look(self) -> None:
         """Look at what is there before it is mapped, or a new file is made. Raises LogCorrupt."""
+        shutil.rmtree(
+            self.folder / "new", ignore_errors=True
+        )  # of a `rota reindex` that was killed
         if (data := self.folder / "data.mdb").exists():
             PageCheck(data).look()
         elif self._snapshots.exist():
@@ -217,7 +218,7 @@ class LmdbLog:
 
     def read(self, after: int, limit: int, bytes_max: int = READ_BYTES_MAX) -> list[Stored]:
         found: list[Stored] = []
-        size = 0
+        size, pack = 0, _SEQ.pack
         with self._reading() as txn:
             cursor = txn.cursor(self._db["events"])
             if after > 0:
@@ -232,17 +233,43 @@ class LmdbLog:
             if not here:
                 return found
             seq = after
-            for value in cursor.iternext(keys=False):
+            for key, value in cursor.iternext():
                 if seq - after >= limit or size > bytes_max:
                     break
                 seq += 1
                 body = value[DIGEST_BYTES:]
                 previous, digest = digest, value[:DIGEST_BYTES]
                 if extend(previous, body) != digest:
-                    raise _wrong_at(cursor, seq)
+                    raise broken(seq) if key == pack(seq) else missing(seq)
+                if key != pack(seq):
+                    raise misplaced(seq, key)
                 size += len(body)
                 found.append(_new(Stored, (seq, digest, body, None)))
         return found
+
+    def in_order(
+        self, progress: Callable[[int, int], None], *, after: int = 0, every: int = 1000
+    ) -> Iterator[Stored]:
+        """Give all records by the chain alone, whatever the keys and the branches say.
+
+        For a log that is damaged: all in one transaction. It tells of each so-many-th after
+        `after`. Raises LogCorrupt.
+        """
+        seq, digest = 0, GENESIS
+        with self._reading() as txn:
+            events = self._db["events"]
+            count = txn.stat(events)["entries"]
+            for value in txn.cursor(events).iternext(keys=False):
+                body, previous, digest = value[DIGEST_BYTES:], digest, value[:DIGEST_BYTES]
+                seq += 1
+                if extend(previous, body) != digest:
+                    raise broken(seq)
+                yield Stored(seq, digest, body, subject_of(decode(body).event))
+                if seq > after and seq % every == 0:
+                    progress(seq, count)
+            if count > seq:
+                raise damaged(f"the log has {count} records, and {seq} can be read", seq + 1)
+        progress(seq, seq)
 
     def _nothing_at(self, cursor: Any, after: int) -> list[Stored]:
         """Tell a place beyond the head from a hole in the log."""
@@ -263,11 +290,13 @@ class LmdbLog:
             for key in cursor.iternext_dup():
                 if len(found) >= limit or size > bytes_max:
                     break
+                if len(key) != _SEQ.size:
+                    raise damaged(f"the index of task {task_id} is damaged")
                 seq = _SEQ.unpack(key)[0]
                 value = txn.get(key, db=events)
                 before = txn.get(_SEQ.pack(seq - 1), db=events) if seq > 1 else GENESIS
                 if value is None or before is None:
-                    raise misled(seq if value is None else seq - 1)
+                    raise misled(task_id, seq if value is None else seq - 1)
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
                     raise broken(seq)
@@ -316,11 +345,16 @@ class LmdbLog:
                 head = Head(_SEQ.unpack(cursor.key())[0], cursor.value()[:DIGEST_BYTES])
             if count > head.seq:  # a damaged branch can hide the pages after it
                 raise damaged(f"the log has {count} records, and ends at {head.seq}", head.seq + 1)
+            if count < head.seq:
+                raise damaged(f"the log has {count} records, and the last has the key {head.seq}")
             return head
 
     def epoch(self) -> int:
         with self._reading() as txn:
-            return int(txn.get(b"epoch", b"0", db=self._db["meta"]))
+            found = txn.get(b"epoch", b"0", db=self._db["meta"])
+            if not found.isdigit():
+                raise damaged(f"the log in {self.folder} does not say its epoch")
+            return int(found)
 
     # -- snapshots ---------------------------------------------------------------------------
 
@@ -383,8 +417,3 @@ class _Reading:
         finally:
             self._log.turnstile.leave()
         self._translate(error)
-
-
-def _wrong_at(cursor: Any, seq: int) -> LogCorrupt:
-    """Tell a record that is broken from one that is not there: then its successor's is."""
-    return broken(seq) if cursor.key() == _SEQ.pack(seq) else missing(seq)
