@@ -263,6 +263,8 @@ class Consequences:
 
     def _run_stops(self, record: Record[e.RunStopRequested]) -> None:
         self._cast.projects.tell(pm.LookAtProject(record.event.project))
+        if record.event.kills:
+            self._cast.leases.tell(lm.LeasesCutOff(tuple(record.event.kills)))
 
     def _look_at(self, workflow_id: str) -> None:
         """Have a workflow looked at that something may be decided about."""

@@ -112,6 +112,12 @@ class LeaseOver(NamedTuple):
     how: str
 
 
+class LeasesCutOff(NamedTuple):
+    """A force-stop cuts these tasks off; the workers that have some of them are to stop."""
+
+    tasks: tuple[str, ...]
+
+
 class GiveBack(NamedTuple):
     """Put tasks back that their worker was never told of."""
 

@@ -23,7 +23,14 @@ from rota.domain.attempts import decide_start
 from rota.domain.commands import Outcome
 from rota.domain.events import AttemptFailed, Event, ResultRefused, TaskSucceeded
 from rota.domain.lease_ends import LeaseEnds
-from rota.domain.leases import Lease, check_held, decide_lease_expiry, is_cancelled, over_and_gone
+from rota.domain.leases import (
+    Lease,
+    check_held,
+    decide_lease_expiry,
+    is_cancelled,
+    lease_id,
+    over_and_gone,
+)
 from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import decide_notes
 from rota.domain.project import decide_return
@@ -107,6 +114,8 @@ class LeasesActor(CooperativeActor):
             self._extend(message)
         elif kind is lm.LeaseOver:
             self._over(message)
+        elif kind is lm.LeasesCutOff:
+            self._cut_off(message)
         elif kind is lm.GiveBack:
             self._give_back(message)
         elif kind is lm.ExpireLeases:
@@ -179,6 +188,7 @@ class LeasesActor(CooperativeActor):
                 expiry = decide_lease_expiry(task, lease, now, self._killed_by(task))
                 self._journal.record(*expiry, cause=token)
             self.live.pop(token, None)
+            self._tell_to_stop(lease, token)
         self.subject = ""
         self._wake_for_next()
 
@@ -314,7 +324,7 @@ class LeasesActor(CooperativeActor):
         for event in events:
             journal.record(event, by=by_worker(message.by, task.worker), cause=message.token)
         must_stop = self._killed_by(task) is not None
-        heard = Heard(task.id, task.state.value, lease.expires_at, must_stop)
+        heard = Heard(task.id, task.state.value, lease.expires_at, must_stop, lease.worker)
         journal.answer(message.reply, heard)
 
     def _settle(self, said: lm.LeaseOutcome, message: lm.SettleLeases) -> Settled | RequestError:
@@ -365,6 +375,18 @@ class LeasesActor(CooperativeActor):
         if lease is None or (task is not None and task.token == message.token and task.is_leased):
             return
         del self.live[message.token]
+        self._tell_to_stop(lease, message.token)
         events = lease.ended(message.attempt, message.how, self._journal.now())
         if events:
             self._journal.record(*events, cause=message.token)
+
+    def _cut_off(self, message: lm.LeasesCutOff) -> None:
+        tasks = self._journal.state.tasks
+        for task_id in message.tasks:
+            task = tasks.get(task_id)
+            if task is not None and (lease := self.live.get(task.token)) is not None:
+                self._tell_to_stop(lease, task.token)
+
+    def _tell_to_stop(self, lease: Lease, token: int) -> None:
+        """Wake the requests that wait on behalf of a worker; they tell it what is durable."""
+        self.workers.stop(lease.worker, lease_id(lease.task, token), lease.agent)

@@ -29,6 +29,7 @@ class Heard(NamedTuple):
     state: str
     expires_at: int | None
     must_stop: bool = False
+    worker: str = ""
 
 
 class Settled(NamedTuple):

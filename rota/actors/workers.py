@@ -11,6 +11,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.domain.wants import Wants
 
 WORKERS_KEPT = 10_000
@@ -39,6 +41,8 @@ class Workers:
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, Seen] = OrderedDict()
         self.bytes = 0
+        self.told: dict[str, list[Callable[[str, str], None]]] = {}
+        """What to call with a lease that a worker is to stop working on, and its agent."""
 
     def came(self, wants: Wants, now: int) -> None:
         """Take note that one asked for work."""
@@ -50,6 +54,11 @@ class Workers:
             self.bytes += one.size
             while self.bytes > WORKERS_BYTES_MAX and len(self.by_name) > 1:
                 self._forget_one()
+
+    def stop(self, worker: str, lease: str, agent: str) -> None:
+        """Tell whoever waits on behalf of a worker that it is to stop working on a lease."""
+        for hear in list(self.told.get(worker, ())):
+            hear(lease, agent)
 
     def seen(self, worker: str | None, now: int) -> None:
         if worker:

@@ -280,10 +280,20 @@ class Lease:
 
 
 @model
+class Stop:
+    """A lease to stop working on; with `expires_at` the worker says when it has stopped."""
+
+    lease_id: str
+    state: str | None = None
+    expires_at: datetime | None = None
+
+
+@model
 class Leases:
-    """The tasks that a worker was given."""
+    """The tasks that a worker was given, and what it is to stop working on."""
 
     leases: list[Lease]
+    stop: list[Stop] = field(default_factory=list)
 
 
 @model
@@ -295,6 +305,7 @@ class Heartbeat:
     state: str
     cancel_requested: bool
     expires_at: datetime | None = None
+    stop: list[Stop] = field(default_factory=list)
 
 
 @model
@@ -317,6 +328,7 @@ class SettledMany:
     outcomes: list[Settled]
     leases: list[Lease]
     lease_error: Json | None = None
+    stop: list[Stop] = field(default_factory=list)
 
 
 @model

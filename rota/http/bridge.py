@@ -52,10 +52,14 @@ class Asked:
         lent: list[Lent] = await self.reply.future
         return lent
 
+    def wait_no_longer(self) -> None:
+        """Have it answered: with what it was given, if anything."""
+        self._shard.dispatcher.tell(lm.LeaveLine(self.reply))
+
     def leave(self) -> None:
         """Have it forgotten: what it was given by then goes back."""
         self.reply.ok([])
-        self._shard.dispatcher.tell(lm.LeaveLine(self.reply))
+        self.wait_no_longer()
 
 
 class Bridge:

@@ -92,6 +92,12 @@ class HeartbeatBody(HeldBody):
     """POST /v1/leases/{id}/heartbeat."""
 
     leaseMs: LeaseMs | None = Field(None, description="another length from now on")
+    waitMs: int = Field(
+        0, ge=0, le=WAIT_MS_MAX, description="how long to wait for something to stop"
+    )
+    holds: list[LeaseId] = Field(
+        [], max_length=LEASES_MAX, fail_fast=True, description="other leases that it has"
+    )
     progress: Report | None = None
     lines: list[Line] = Field([], max_length=LINES_MAX, fail_fast=True)
     level: Level = "info"

@@ -17,7 +17,7 @@ from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rota.domain.shares import Shares
     from rota.http.call import Call
@@ -30,6 +30,7 @@ class Watches:
     def __init__(self, feed: Feed, watching: Shares) -> None:
         """Be told of records by `feed`; `watching` counts those who wait on the whole server."""
         self._waiting = feed.watched
+        self._told = feed.told_to_stop
         self.watching = watching
 
     @contextmanager
@@ -51,11 +52,29 @@ class Watches:
                 if not waiting:
                     del self._waiting[subject]
 
+    @contextmanager
+    def stops(self, worker: str, hear: Callable[[str, str], None]) -> Iterator[None]:
+        """Have `hear` called with each lease that a worker is to stop working on, and its agent.
+
+        When the server is stopping it is called with empty names, which are no lease's.
+        """
+        told = self._told.setdefault(worker, [])
+        told.append(hear)
+        try:
+            yield
+        finally:
+            told.remove(hear)
+            if not told:
+                del self._told[worker]
+
     def close(self) -> None:
         """Wake everybody: the server is stopping."""
         for waiting in self._waiting.values():
             for wake in waiting:
                 wake()
+        for told in self._told.values():
+            for hear in told:
+                hear("", "")
 
 
 async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:

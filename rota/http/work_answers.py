@@ -133,10 +133,19 @@ class LeaseView(BaseModel):
     task: TaskView
 
 
+class StopView(BaseModel):
+    """A lease to stop working on; with `expiresAt` the worker says when it has stopped."""
+
+    leaseId: str
+    state: str | None = Field(None, description="of the task, if it is known")
+    expiresAt: str | None = None
+
+
 class LeasePage(BaseModel):
     """The tasks that a worker was given; none when it has waited long enough."""
 
     leases: list[LeaseView]
+    stop: list[StopView] | None = Field(None, description="what it is to stop working on")
     waitReason: str | None = Field(None, description="what holds what it came for, if none")
 
 
@@ -148,6 +157,7 @@ class HeartbeatView(BaseModel):
     state: str
     expiresAt: str | None = None
     cancelRequested: bool
+    stop: list[StopView] | None = Field(None, description="other leases to stop working on")
 
 
 class SettledView(BaseModel):
@@ -178,6 +188,7 @@ class SettledPage(BaseModel):
     outcomes: list[SettledItem]
     leases: list[LeaseView]
     leaseError: Problem | None = Field(None, description="why none were lent; see the outcomes")
+    stop: list[StopView] | None = Field(None, description="what it is to stop working on")
     waitReason: str | None = Field(None, description="what holds what it came for, if none")
 
 

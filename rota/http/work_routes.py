@@ -35,7 +35,7 @@ WORK_ROUTES: tuple[Route, ...] = (
         "POST",
         "/v1/leases/{id}/heartbeat",
         leases.heartbeat,
-        "Let a lease live on; tells of a cancel",
+        "Let a lease live on; tells of a cancel, and can wait for one",
         lease_models.HeartbeatBody,
         work_answers.HeartbeatView,
         needs=Right.WORK,

@@ -43,6 +43,11 @@ class Feed:
         """Who is to be woken by a record of which task."""
         return self._shard.watched
 
+    @property
+    def told_to_stop(self) -> dict[str, list[Callable[[str, str], None]]]:
+        """Who is told of the leases, and their agents, that a worker is to stop working on."""
+        return self._shard.cast.workers.told
+
     async def entries(self, after: int, task_id: str | None = None) -> tuple[list[Entry], int]:
         """Give the next durable records, of one task if it is named; and how far that leads."""
         tail = self._shard.tail

@@ -31,7 +31,7 @@ from rota.sight.figures import figures_of
 from rota.sight.projects import ProjectSight
 from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
-from rota.sight.workers import WorkerRow, may_serve, workers_of
+from rota.sight.workers import Stop, WorkerRow, may_serve, stops_of, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -188,6 +188,16 @@ class Sight:
 
         return await self._showing.shown(
             here, lambda _: workers_of(self._shard, self._may_see, at, limit)
+        )
+
+    async def stops(self, worker: str, names: Iterable[str]) -> dict[str, Stop]:
+        """Say which of these leases a worker is to stop working on, once that is durable."""
+
+        async def here() -> None:
+            """Look at the present."""
+
+        return await self._showing.shown(
+            here, lambda _: stops_of(self._shard, self._may_see, worker, names)
         )
 
     def may_serve(self, agent: str, action: str, requires: str) -> bool:

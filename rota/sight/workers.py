@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
 from rota.actors.runtime import body_of
+from rota.domain.leases import named_by
+from rota.errors import NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rota.actors.system import Shard
     from rota.domain.leases import Lease
     from rota.domain.wants import Wants
@@ -55,6 +59,37 @@ def workers_of(
         waits = dispatcher.waits(name)
         rows.append(WorkerRow(name, last, delay_us, waits, wants, len(own), own[:LEASES_SHOWN_MAX]))
     return rows[:limit], len(rows) > limit
+
+
+class Stop(NamedTuple):
+    """A lease that its worker is to stop working on.
+
+    Without `expires_at` it is over. Else a force-stop waits for the worker to say that it stopped.
+    """
+
+    lease: str
+    state: str | None = None
+    expires_at: int | None = None
+
+
+def stops_of(
+    shard: Shard, may_see: MaySee | None, worker: str, names: Iterable[str]
+) -> dict[str, Stop]:
+    """Say which of these leases are not this worker's to work on."""
+    state, found = shard.state, {}
+    for name in names:
+        try:
+            task_id, token = named_by(name)
+        except NotFound:
+            continue
+        task = state.tasks.get(task_id)
+        if task is None or (may_see is not None and not may_see(task.agent)):
+            found[name] = Stop(name)
+        elif task.token != token or not task.is_leased or task.worker != worker:
+            found[name] = Stop(name, task.state.value)
+        elif task_id in state.projects.killing:
+            found[name] = Stop(name, task.state.value, task.expires_at)
+    return found
 
 
 def may_serve(shard: Shard, agent: str, action: str, requires: str) -> bool:

@@ -125,6 +125,13 @@ def test_a_heartbeat_extends_the_lease(rota: Rota) -> None:
     assert outcome(rota, lease, "heartbeat").json["cancel_requested"] is True
 
 
+def test_a_heartbeat_tells_of_other_leases_to_stop(rota: Rota) -> None:
+    created(rota)
+    (lease,) = leased(rota)
+    beat = outcome(rota, lease, "heartbeat", wait_ms=60_000, holds=["lse_1_never"]).json
+    assert beat["stop"] == [{"lease_id": "lse_1_never"}]
+
+
 def test_no_task_is_leased_twice(rota: Rota) -> None:
     ids = {created(rota) for _ in range(8)}
     with ThreadPoolExecutor(8) as pool:

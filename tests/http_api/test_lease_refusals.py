@@ -253,7 +253,7 @@ def test_a_worker_has_a_name_of_its_own(rota: Rota, name: str) -> None:
 
 def test_filters_are_said_one_way_or_the_other(rota: Rota) -> None:
     for wrong, why in (
-        ({"wants": [{}], "types": ["fit"]}, "instead of 'agents' and 'types'"),
+        ({"wants": [{}], "types": ["fit"]}, "either 'wants'"),
         ({"wants": []}, "wants"),
         ({"wants": [{"types": []}]}, "wants"),
         ({"wants": [{"labels": ["gpu"]}]}, "labels"),

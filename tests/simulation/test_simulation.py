@@ -55,6 +55,7 @@ REACHED = [
     "unread",
     "lent",
     "killed lease",
+    "told to stop",
     "replaced",
     "duplicate",
     "deduplicated",

@@ -17,7 +17,7 @@ from support.sim_work import ACTIONS
 
 from rota.actors import lease_messages as lm
 from rota.actors.runtime import body_of
-from rota.domain.leases import lease_id
+from rota.domain.leases import lease_id, named_by
 from rota.domain.tokens import LOCAL
 from rota.domain.wants import Filter, Wants
 from rota.eventlog.codec import decode
@@ -100,6 +100,7 @@ class Workers:
         """Let one of them do something."""
         rng = self._rng
         name = rng.choice(list(self.wants))
+        self._listen(name)
         if name in self.asking and self.asking[name].answered:
             del self.asking[name]
         held = self.held[name]
@@ -115,6 +116,25 @@ class Workers:
             self._heartbeat(name, rng.choice(held))
         elif held:
             self._settle(name, rng.choice(held))
+
+    def _listen(self, name: str) -> None:
+        """Hear of leases to stop working on, as a heartbeat that waits does."""
+        world = self._world
+        told = world.shard.cast.workers.told
+        if name in told:
+            return
+
+        def hear(lease: str, agent: str) -> None:
+            task_id, token = named_by(lease)
+            task = world.shard.state.tasks.get(task_id)
+            lives = task is not None and task.token == token and task.is_leased
+            if lives and task_id not in world.shard.state.projects.killing:
+                world.violated(f"{name} is to stop working on {task_id}, which it still has")
+            if task is not None and task.agent != agent:
+                world.violated(f"{name} is to stop working on {task_id} of {agent}")
+            world.model.seen["told to stop"] += 1
+
+        told[name] = [hear]
 
     # -- coming for tasks
 

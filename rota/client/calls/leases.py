@@ -73,9 +73,13 @@ class LeaseCalls:
         lines: Iterable[str] = (),
         level: str | None = None,
         lease_s: float | None = None,
+        wait_s: float = 0.0,
+        holds: Iterable[str] = (),
     ) -> Call:
         """Keep a lease, and tell of the task. `cancel_requested` asks to stop.
 
+        With `wait_s` it is answered when one of the worker's leases is to be stopped: this one,
+        one of those that it `holds`, by their ids, or one that it takes meanwhile.
         Raises Conflict `stale_attempt` if it is another's or over, or NotFound.
         """
         body = said(
@@ -83,8 +87,12 @@ class LeaseCalls:
         )
         if told := list(lines):
             body["lines"] = told
-        is_safe = not told and progress is None
-        return Call("POST", path_of("leases", lease_id, "heartbeat"), body=body, is_safe=is_safe)
+        if wait_s:
+            body["waitMs"] = in_ms(wait_s)
+        if others := list(holds):
+            body["holds"] = others
+        path, is_safe = path_of("leases", lease_id, "heartbeat"), not told and progress is None
+        return Call("POST", path, body=body, is_safe=is_safe, wait_s=wait_s)
 
     @asks(Settled)
     def complete(self, lease_id: str, token: int, result: Any = None) -> Call:

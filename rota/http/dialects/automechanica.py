@@ -138,6 +138,8 @@ def workflow_callback(
 def own_words(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Rename what a native answer says; the state of a task becomes its status."""
     shown = {own_word(name): value for name, value in answer.items() if name != "state"}
+    if "stop" in shown:  # leases, each told of in the same words
+        shown["stop"] = list(map(own_words, shown["stop"]))
     return shown | ({"status": STATES[TaskState(answer["state"])]} if "state" in answer else {})
 
 

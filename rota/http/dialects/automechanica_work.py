@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 async def lease(call: Call) -> Any:
     """POST /automechanica/leases."""
-    lent, why = await leases.take(call, await call.body(bodies.AutoMechanicaLease))
-    return call.json({"leases": list(map(_lease, lent)), **own_words(why)})
+    lent, more = await leases.take(call, await call.body(bodies.AutoMechanicaLease))
+    return call.json({"leases": list(map(_lease, lent)), **own_words(more)})
 
 
 def _lease(lent: Lent) -> dict[str, Any]:

@@ -8,7 +8,8 @@ its lease.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import asyncio
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,7 +19,7 @@ from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
 from rota.domain.wants import FILTERS_MAX, Filter, Wants
-from rota.errors import InvalidRequest, RotaError
+from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http import views
 from rota.http.lease_models import (
     CompleteBody,
@@ -36,6 +37,7 @@ from rota.http.problems import native_body
 if TYPE_CHECKING:
     from rota.actors.lent import Lent, Settled
     from rota.http.call import Call
+    from rota.sight.workers import Stop
 
 WORKER_ERROR = "worker_error"
 """The code of a failure that its worker gives no name."""
@@ -44,25 +46,27 @@ WORKER_ERROR = "worker_error"
 async def lease(call: Call) -> Any:
     """POST /v1/leases."""
     body = await call.body(LeaseBody)
-    leases, why = await take(call, body)
-    return call.json({"leases": [_shown(body.workerId, each) for each in leases], **why})
+    lent, more = await take(call, body)
+    return call.json({"leases": [_shown(body.workerId, each) for each in lent], **more})
 
 
-async def take(call: Call, body: LeaseBody) -> tuple[list[Lent], dict[str, str]]:
-    """Lend tasks to a worker; if there are none, say what holds them."""
+async def take(call: Call, body: LeaseBody) -> tuple[list[Lent], dict[str, Any]]:
+    """Lend tasks to a worker; say what it is to stop, and what holds tasks if there are none."""
     wants = _wanted(call, body.workerId, body)
-    leases = await _lent(call, wants, body.waitMs)
-    return leases, await _why_none(call, wants, leases)
+    return await _lent(call, wants, body.waitMs)
 
 
-async def _why_none(call: Call, wants: Wants, leases: list[Lent]) -> dict[str, str]:
-    """Tell a worker that was given nothing which limit or pause holds what it came for."""
-    reason = await call.sight.why_none(wants) if not leases else None
-    return {"waitReason": reason} if reason is not None else {}
+async def _more(call: Call, wants: Wants, lent: list[Lent], stops: list[str]) -> dict[str, Any]:
+    """Say what a worker is to stop working on, and what holds tasks if it was given none."""
+    reason = await call.sight.why_none(wants) if not lent else None
+    more: dict[str, Any] = {"waitReason": reason} if reason is not None else {}
+    if stops and (found := await call.sight.stops(wants.worker, stops)):
+        more["stop"] = [_stop(each) for each in found.values()]
+    return more
 
 
-async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[Lent]:
-    """Wait for tasks, as long as the worker does."""
+async def _lent(call: Call, wants: Wants, wait_ms: int) -> tuple[list[Lent], dict[str, Any]]:
+    """Wait for tasks, or for something to stop, as long as the worker does."""
     connection = connection_of(call.request)
 
     def has_left() -> bool:
@@ -76,9 +80,18 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[Lent]:
     def leave() -> None:
         asked.leave()
 
+    stops: list[str] = []
+
+    def to_stop(name: str, agent: str) -> None:
+        if call.sight.may_see(agent):
+            stops.append(name)
+            asked.wait_no_longer()
+
     waits = wait_ms > 0 and not connection.is_excess
-    staying = call.staying(wants.share, leave) if waits else nullcontext()
-    with connection.attended(left), staying:
+    with connection.attended(left), ExitStack() as waiting:
+        if waits:
+            waiting.enter_context(call.staying(wants.share, leave))
+            waiting.enter_context(call.namespace.watches.stops(wants.worker, to_stop))
         asked = call.bridge.lend(wants, wait_ms if waits else 0)
         left()
         lent = await asked.answer()
@@ -88,8 +101,17 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> list[Lent]:
     call.check_welcome()
     if lent and has_left():
         call.bridge.give_back(lent)
-        return []
-    return lent
+        lent = []
+    return lent, await _more(call, wants, lent, stops)
+
+
+def _stop(stop: Stop) -> dict[str, Any]:
+    shown = {"leaseId": stop.lease, "state": stop.state, "expiresAt": _moment(stop.expires_at)}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _moment(at: int | None) -> str | None:
+    return None if at is None else rfc3339(at)
 
 
 def _wanted(call: Call, worker: str, body: WantsBody) -> Wants:
@@ -144,10 +166,54 @@ async def heard(call: Call, body: HeartbeatBody) -> dict[str, Any]:
         lease_ms=body.leaseMs,
         by=call.by,
     )
-    answer = {"leaseId": name, "taskId": found.task, "state": found.state}
-    if found.expires_at is not None:
-        answer["expiresAt"] = rfc3339(found.expires_at)
-    return {**answer, "cancelRequested": found.must_stop}
+    answer: dict[str, Any] = {"leaseId": name, "taskId": found.task, "state": found.state}
+    expires_at, must_stop = found.expires_at, found.must_stop
+    if not must_stop and (body.waitMs or body.holds):
+        names, wait_ms = [name, *body.holds], body.waitMs
+        del body  # it may be long, and so may the wait
+        stops = await _stops(call, found.worker, names, wait_ms)
+        if (own := stops.pop(name, None)) is not None:
+            answer["state"] = own.state or found.state
+            expires_at, must_stop = own.expires_at, True
+        if stops:
+            answer["stop"] = [_stop(each) for each in stops.values()]
+    if expires_at is not None:
+        answer["expiresAt"] = rfc3339(expires_at)
+    return {**answer, "cancelRequested": must_stop}
+
+
+async def _stops(call: Call, worker: str, names: list[str], wait_ms: int) -> dict[str, Stop]:
+    """Wait until a worker is to stop working on a lease; `names` are those that it knows of.
+
+    It is not waited for where there is no room for it to wait, or when it has left.
+    """
+    connection, changed = connection_of(call.request), asyncio.Event()
+    share = call.caller.share_for(worker)
+
+    def to_stop(name: str, agent: str) -> None:
+        if call.sight.may_see(agent):
+            names.append(name)
+        changed.set()
+
+    async def look() -> dict[str, Stop]:
+        changed.clear()
+        heard = names.copy()
+        names.clear()
+        return await call.sight.stops(worker, heard)
+
+    def must_end() -> bool:
+        return call.must_end or connection.is_gone or connection.at_eof or connection.is_deaf
+
+    with call.namespace.watches.stops(worker, to_stop), connection.attended(changed.set):
+        found = await look()
+        if wait_ms and not found:
+            with suppress(QueueFull, TimeoutError), call.staying(share, changed.set):
+                async with asyncio.timeout(wait_ms / 1000):
+                    while not (found or must_end()):
+                        await changed.wait()
+                        call.check_welcome()
+                        found = await look()
+        return found
 
 
 async def complete(call: Call) -> Any:
@@ -218,20 +284,19 @@ async def settle(call: Call) -> Any:
             outcome = failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    leases: list[Lent] = []
-    why: dict[str, Any] = {}
+    lent: list[Lent] = []
+    more: dict[str, Any] = {}
     if wants is not None and body.lease is not None:
         try:
-            leases = await _lent(call, wants, body.lease.waitMs)
-            why = await _why_none(call, wants, leases)
+            lent, more = await _lent(call, wants, body.lease.waitMs)
         except RotaError as error:  # which says nothing of the outcomes
-            why = {"leaseError": native_body(error, call.request_id)}
+            more = {"leaseError": native_body(error, call.request_id)}
     outcomes = [
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
     ]
-    shown = [_shown(body.workerId, each) for each in leases]
-    return call.json({"outcomes": outcomes, "leases": shown, **why})
+    leases = [_shown(body.workerId, each) for each in lent]
+    return call.json({"outcomes": outcomes, "leases": leases, **more})
 
 
 def _refused(name: str, error: RotaError) -> dict[str, Any]:
