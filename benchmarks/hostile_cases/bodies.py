@@ -91,6 +91,25 @@ def cases():
             time.sleep(0.1)
         client.close()
         yield f"5,000 dependencies on ended tasks ({status})", max(waits), "ms", STALL_MS_MAX
+        for count in (2500, 9800):
+            yield f"{count:,} placeholders of 398 dots", _dots(port, count), "ms", STALL_MS_MAX
+
+
+def _dots(port, count):
+    """Have placeholders that are long paths filled in; give the longest wait of others."""
+    filled = {"action": "echo", "params": {"x": ["{{" + "." * 398 + "}}"] * count}}
+    tasks = [{"action": "echo", "ref": "a"}, {**filled, "dependsOn": ["ref:a"]}]
+    request = request_bytes("/v1/batches", {"agentId": "c", "tasks": tasks})
+    client = RawClient(port)
+    with stalls(port) as waits:
+        for _ in range(TIMES):
+            status, answer = client.call(request)
+            assert status == 202, answer
+            last = orjson.loads(answer)["tasks"][1]["taskId"]
+            task = client.get(f"/v1/tasks/{last}?waitMs=10000")
+            assert task["state"] in ("succeeded", "failed"), task["state"]
+    client.close()
+    return max(waits)
 
 
 def _ended(port, count):

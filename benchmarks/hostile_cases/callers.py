@@ -1,8 +1,8 @@
 """Can one caller take what all callers share?
 
-Each case has a caller with a token of its own that takes all it can, as an audit did: answers that
-it asks for and does not read, lease requests that wait, pages of the log with a rare filter. Beside
-it somebody else asks for something small: how long that takes, and what the server has grown by.
+Each case has a caller with a token of its own that takes all it can, as an audit did: lease
+requests that wait, pages of the log with a rare filter. Beside it somebody else asks for something
+small: how long that takes, and what the server has grown by.
 """
 
 import contextlib
@@ -70,10 +70,10 @@ def made(client, name, role):
 
 
 @contextlib.contextmanager
-def server():
+def server(**more):
     """A server with an operator, its process, and a connection of the operator's."""
     with temp_folder() as folder:
-        tables = {"server": {"tokens": {"operator": ADMIN}}}
+        tables = {"server": {"tokens": {"operator": ADMIN}}, **more}
         with configured(folder, **tables) as (port, process):
             operator = Client(port, ADMIN)
             yield port, process, operator
