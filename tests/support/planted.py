@@ -21,14 +21,18 @@ class Plant(Protocol):
         ...
 
 
-def finds(plants: list[Plant], seeds: range) -> Callable[[Plant, pytest.MonkeyPatch], None]:
+SEEDS = range(1000)
+"""A bug is looked for under these, up to the first that shows it."""
+
+
+def finds(plants: list[Plant]) -> Callable[[Plant, pytest.MonkeyPatch], None]:
     """Give the test that each of the bugs breaks a promise under one of the seeds."""
 
     @pytest.mark.parametrize("plant", plants, ids=lambda plant: plant.__name__)
     def test_the_simulator_finds_the_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
         plant(monkeypatch)
-        violation = first_violation(seeds)
-        assert violation is not None, f"{len(seeds)} seeds did not show that {plant.__name__}"
+        violation = first_violation(SEEDS)
+        assert violation is not None, f"{len(SEEDS)} seeds did not show that {plant.__name__}"
         assert f"--seed {violation.seed}" in str(violation)
         assert "the simulation raised" not in violation.sentence, violation
         assert actors_left() == 0
