@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import read_all, until
-from support.leasing import Waiting
+from support.leasing import Waiting, take
 from support.tokens import OPS, Guarded
 
 if TYPE_CHECKING:
@@ -126,6 +126,13 @@ def settle(rota: Rota, n: int) -> bytes:
     return posted("/v1/leases/settle", body)
 
 
+def heartbeat(rota: Rota, n: int) -> bytes:
+    rota.submit_native("ann", "waits")
+    [lease] = take(rota, f"w{n}")
+    body = {"token": lease["token"], "waitMs": 60_000}
+    return posted(f"/v1/leases/{lease['leaseId']}/heartbeat", body)
+
+
 def task(rota: Rota, n: int) -> bytes:
     path = f"/v1/tasks/{rota.submit_native(f'a{n}', 'waits')}?waitMs=60000"
     return f"GET {path} HTTP/1.1\r\n".encode() + HOST + b"\r\n"
@@ -156,7 +163,9 @@ def force_stop(rota: Rota, n: int) -> bytes:
     return posted(f"{project}/queue/force-stop", {})
 
 
-@pytest.mark.parametrize("waits", [lease, settle, task, job, stream, job_socket, force_stop])
+@pytest.mark.parametrize(
+    "waits", [lease, settle, heartbeat, task, job, stream, job_socket, force_stop]
+)
 def test_who_waits_is_answered_early_when_all_places_are_taken(
     serve: Servers, waits: Callable[[Rota, int], bytes]
 ) -> None:
