@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from rota.domain.project_lists import Sees
 
 
+class CreateProject(NamedTuple):
+    """Make an empty project; the reply says whether there was none of that name."""
+
+    project: str
+    by: str
+    reply: Reply
+
+
 class AddItems(NamedTuple):
     """Put these on a project's list, all or none; the reply is an `ItemAdded` for each.
 
@@ -39,6 +47,7 @@ class ItemAdded(NamedTuple):
 
     item: str
     known: bool = False
+    executor: str = ""
 
 
 class EditItem(NamedTuple):

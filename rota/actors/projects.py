@@ -33,6 +33,7 @@ from rota.domain.project import (
 from rota.domain.project_lists import (
     check_fits,
     decide_additions,
+    decide_creation,
     decide_deletion,
     decide_edit,
     decide_move,
@@ -83,6 +84,7 @@ class ProjectsActor(CooperativeActor):
         self._resend = resend
         self._arm = arm
         self._asked: dict[type[Any], Callable[[Any], Any]] = {
+            pm.CreateProject: self._create,
             pm.AddItems: self._add,
             pm.EditItem: self._edit,
             pm.RemoveItem: self._remove,
@@ -122,6 +124,16 @@ class ProjectsActor(CooperativeActor):
             self._archive.fetch_for(message, lacking, self._resend)
         return bool(lacking)
 
+    def _create(self, message: pm.CreateProject) -> bool:
+        self._journal.check_room(message.by, message.project)
+        state = self._journal.state
+        room = state.projects.room(state.control.limits.project_items)
+        project = self._projects.get(message.project)
+        event = decide_creation(project, message.project, message.by, room)
+        if event is not None:
+            self._journal.record(event, by=message.by)
+        return event is not None
+
     def _add(self, message: pm.AddItems) -> list[pm.ItemAdded]:
         self._journal.check_room(message.by, message.requests[0].agent if message.requests else "")
         state, project = self._journal.state, self._projects.get(message.project)
@@ -145,7 +157,7 @@ class ProjectsActor(CooperativeActor):
             key = request.plan.idempotency
             if key is not None:
                 keys[message.by, key] = Keyed(request.plan.digest, {item: True})
-            answers.append(pm.ItemAdded(item))
+            answers.append(pm.ItemAdded(item, executor=command.executor))
         room = state.projects.room(state.control.limits.project_items)
         events = decide_additions(
             project, message.project, list(fresh.items()), message.before, room, message.sees

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from rota.cli.output import json_option, note, print_json, print_table
-from rota.cli.server_options import with_client
+from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
-from rota.cli.values import Duration, Priority, param_options
+from rota.cli.values import Duration, Priority, param_options, wait_option
+from rota.client.work_models import RUN_ENDED
 from rota.logs import clean
 
 if TYPE_CHECKING:
     from rota.client.sync_client import JsonClient
 
+NOT_COMPLETED = 1
+"""The exit code of a run that was waited for, and has failed or not ended."""
 STILL_RUNNING = 1
 """The exit code of a force-stop that left something running."""
 
@@ -65,6 +68,26 @@ def add_command(
         print_json(answer)
     else:
         click.echo(clean(answer["taskId"]))
+    if "waitReason" in answer:
+        note(f"{answer['waitReason']} (is '{action}' the action you meant?)")
+
+
+@project_command.command("create")
+@click.argument("project")
+@json_option
+@with_client
+def create_command(project: str, *, as_json: bool, client: JsonClient) -> None:
+    """Make PROJECT, with nothing on its list; one that is there stays as it is.
+
+    \b
+    Example:
+      rota project create site
+    """
+    answer = client.create_project(project)
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(clean(answer["projectId"]))
 
 
 @project_command.command("tasks")
@@ -158,6 +181,7 @@ def _show(answer: dict[str, Any], *, as_json: bool) -> None:
 @click.option("--loop", is_flag=True, help="Go on until the list is empty.")
 @click.option("--task", "task_id", help="The one to begin with; of one project.")
 @click.option("--reason", default="", help="Why; kept in the log.")
+@wait_option
 @json_option
 @with_client
 def run_command(
@@ -166,6 +190,7 @@ def run_command(
     loop: bool,
     task_id: str | None,
     reason: str,
+    wait_s: float | None,
     as_json: bool,
     client: JsonClient,
 ) -> None:
@@ -173,7 +198,7 @@ def run_command(
 
     \b
     Examples:
-      rota project run site --loop
+      rota project run site --loop --wait 10m
       rota project run site shop
     """
     mode: Literal["single", "loop"] = "loop" if loop else "single"
@@ -181,13 +206,35 @@ def run_command(
         if task_id is not None:
             msg = "--task is for one project"
             raise click.UsageError(msg)
+        if wait_s is not None:
+            msg = "--wait is for one project"
+            raise click.UsageError(msg)
         _each(client.steer_projects("run", projects, mode=mode, reason=reason), as_json=as_json)
         return
     answer = client.run_project(projects[0], mode, task_id, reason=reason)
-    if as_json:
+    if wait_s is not None:
+        _show_end(client, projects[0], answer["runId"], wait_s, as_json=as_json)
+    elif as_json:
         print_json(answer)
     else:
         click.echo(clean(answer["runId"]))
+
+
+def _show_end(
+    client: JsonClient, project: str, run_id: str, wait_s: float, *, as_json: bool
+) -> None:
+    """Wait for a run and show it; anything but a completed one is exit code 1."""
+    with found_later(f"rota project status {project}"):
+        run: dict[str, Any] = ended_or_not(lambda: client.wait_run(project, run_id, wait_s))
+    if as_json:
+        print_json(run)
+    else:
+        rows = [(name, shown(value)) for name, value in run.items() if value is not None]
+        print_table(("field", "value"), rows)
+    if run["state"] not in RUN_ENDED:
+        note(f"still {run['state']} after {wait_s:g} s; later: rota project status {project}")
+    if run["state"] != "completed":
+        raise SystemExit(NOT_COMPLETED)
 
 
 @project_command.command("stop")

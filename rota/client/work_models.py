@@ -25,6 +25,7 @@ class Item:
 
     task_id: str
     state: str = ""
+    project: str | None = None
     position: int | None = None
     agent: str | None = None
     action: str | None = None
@@ -36,6 +37,7 @@ class Item:
     added_at: datetime | None = None
     stopped_at: datetime | None = None
     error: Any = None
+    wait_reason: str | None = None
 
 
 @model
@@ -46,6 +48,7 @@ class AddedItem:
     task_id: str
     state: str = ""
     idempotent: bool = False
+    wait_reason: str | None = None
 
 
 @model
@@ -99,6 +102,10 @@ class ProjectFigures:
     mean_s: float | None = None
 
 
+RUN_ENDED = ("completed", "failed")
+"""The states in which a run of a project stays."""
+
+
 @model
 class Run:
     """One start of a project."""
@@ -117,6 +124,7 @@ class Run:
     duration_s: float | None = None
     stop_reason: str | None = None
     error: str | None = None
+    tasks: list[str] | None = None
 
 
 @model

@@ -47,6 +47,7 @@ WorkflowResumed = flows.WorkflowResumed
 WorkflowClosed = flows.WorkflowClosed
 WorkflowCancelled = flows.WorkflowCancelled
 WorkflowEnded = flows.WorkflowEnded
+ProjectCreated = projects.ProjectCreated
 ProjectTaskAdded = projects.ProjectTaskAdded
 ProjectTaskEdited = projects.ProjectTaskEdited
 ProjectTaskMoved = projects.ProjectTaskMoved
@@ -343,6 +344,7 @@ Event = (
     | WorkflowClosed
     | WorkflowCancelled
     | WorkflowEnded
+    | ProjectCreated
     | ProjectTaskAdded
     | ProjectTaskEdited
     | ProjectTaskMoved

@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
+class ProjectCreated(NamedTuple):
+    """A project was made, with nothing on its list; most begin with their first item instead."""
+
+    project: str
+
+
 class ProjectTaskAdded(NamedTuple):
     """An item was put on a project's list: a task that is submitted when a run selects it.
 

@@ -78,6 +78,23 @@ def known_items(keys: Keys, request: Request, by: str) -> list[str]:
     return list(found.items)
 
 
+def decide_creation(
+    project: Project | None, project_id: str, by: str, room: Room
+) -> e.ProjectCreated | None:
+    """Make an empty project; None if there is one of that name. Raises QueueFull."""
+    if project is not None:
+        return None
+    _check_one_more(room, share_of(by, project_id))
+    return e.ProjectCreated(project_id)
+
+
+def _check_one_more(room: Room, owner: str) -> None:
+    if not room.projects.has_room(owner):
+        msg = f"there are {PROJECTS_MAX} projects already, or as many of yours as may be"
+        hint = "delete some"
+        raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX}, hint=hint)
+
+
 def decide_additions(
     project: Project | None,
     project_id: str,
@@ -88,10 +105,8 @@ def decide_additions(
 ) -> list[e.ProjectTaskAdded]:
     """Put requests on a list under these ids: all or none. Raises NotFound or QueueFull."""
     owners = [share_of(request.by, request.agent) for _, request in requests]
-    if project is None and not all(map(room.projects.has_room, owners[:1])):
-        msg = f"there are {PROJECTS_MAX} projects already, or as many of yours as may be"
-        hint = "delete some"
-        raise QueueFull(msg, code="too_many_projects", details={"max": PROJECTS_MAX}, hint=hint)
+    if project is None and owners:
+        _check_one_more(room, owners[0])
     if before is not None:
         pending_item(project, project_id, before, sees)
     events = [
@@ -207,7 +222,12 @@ def pending_item(
     if is_taken or any(done.task == item_id and sees(done.agent) for done in project.done):
         msg = "the task has started: only what has not can be changed"
         raise Conflict(msg, code="task_not_pending", details=details)
-    raise NotFound("task not found on this list", code="task_not_found", details=details)
+    raise not_listed(project_id, item_id)
+
+
+def not_listed(project_id: str, item_id: str) -> NotFound:
+    details = about(project_id, taskId=item_id[:200])
+    return NotFound("task not found on this list", code="task_not_found", details=details)
 
 
 def check_fits(request: Request) -> None:

@@ -13,6 +13,9 @@ class ProjectTaskAdded(BaseModel):
     projectId: str
     taskId: str | None = None
     state: str | None = None
+    waitReason: str | None = Field(
+        None, description="why it will wait when its turn comes: a pause, or that nobody runs it"
+    )
     idempotent: bool | None = Field(None, description="the key stood for this already")
     tasks: list[dict[str, Any]] | None = None
 
@@ -23,6 +26,15 @@ class ProjectTaskState(BaseModel):
     projectId: str
     taskId: str
     state: str
+
+
+class ListedTask(BaseModel, extra="allow"):
+    """A task of a list as it was asked for, or how it ended."""
+
+    projectId: str
+    taskId: str
+    state: str
+    position: int | None = Field(description="its place; null for what runs or was done")
 
 
 class ProjectTaskPage(BaseModel):
@@ -82,6 +94,12 @@ class RunView(BaseModel):
     completed: int
     stopReason: str | None
     error: str | None
+
+
+class RunTasksView(RunView):
+    """A run with what it has worked on."""
+
+    tasks: list[str] = Field(description="its tasks in order, the first 1,000")
 
 
 class ProjectRow(BaseModel):

@@ -32,6 +32,13 @@ class ProjectsBridge:
         if not self._sees(project):
             known(None)
 
+    async def create(self, project: str, by: str) -> bool:
+        """Make an empty project; say whether there was none of that name. Raises QueueFull."""
+        made: bool = await self._bridge.ask(
+            self._actor, lambda reply: pm.CreateProject(project, by, reply)
+        )
+        return made
+
     async def add(
         self,
         project: str,

@@ -23,9 +23,10 @@ def _routes(base: str, dialect: str) -> tuple[Route, ...]:
         (base, projects.list_all, "The projects, by name", out.ProjectPage, PAGE),
         (one, projects.get_one, "One project", out.ProjectView, ()),
         (f"{one}/tasks", projects.list_tasks, "A project's list", out.ProjectTaskPage, PAGE),
+        (item, projects.get_task, "One task of a list", out.ListedTask, ()),
         (f"{one}/queue/status", projects.status, "What it is doing", out.QueueStatus, ()),
         (f"{one}/runs", projects.list_runs, "Its last runs", out.RunPage, ()),
-        (run, projects.get_run, "One run", out.RunView, ()),
+        (run, projects.get_run, "One run", out.RunTasksView, ("waitMs",)),
         (f"{run}/events", projects.run_events, "A run's history", HistoryPage, ("after", "limit")),
     )
     do = (
@@ -35,6 +36,8 @@ def _routes(base: str, dialect: str) -> tuple[Route, ...]:
          bodies.StopManyBody, out.EachProject, 200),
         ("POST", f"{base}/force-stop", projects.force_stop_many, "Cut several projects off",
          bodies.StopManyBody, out.EachProject, 200),
+        ("PUT", one, projects.create, "Make an empty project",
+         None, out.ProjectView, 201),
         ("POST", f"{one}/tasks", projects.add, "Add tasks to a list",
          bodies.AddBody, out.ProjectTaskAdded, 201),
         ("PATCH", item, projects.edit, "Change or move what has not started",

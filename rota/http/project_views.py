@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
+from rota.domain.project_lists import not_listed
 from rota.domain.project_parts import FORCE_STOPPED
 from rota.http.stored_views import request_said
 
@@ -96,6 +97,22 @@ def run_view(run: Run, may_see: MaySee) -> dict[str, Any]:
         "stopReason": _why_stopped(run),
         "error": run.error if run.is_over and is_seen else None,
     }
+
+
+def listed_view(
+    project: Project, task_id: str, may_see: MaySee, words: Mapping[str, str]
+) -> dict[str, Any]:
+    """Show what is on a list, runs, or was done lately. Raises NotFound."""
+    for place, item in enumerate(project.items):
+        if item.id == task_id and may_see(item.agent):
+            return item_view(item, place)
+    taken = project.taken
+    if taken is not None and taken.id == task_id and may_see(taken.agent):
+        return item_view(taken, None, "in_progress")
+    for done in project.done:
+        if done.task == task_id and may_see(done.agent):
+            return done_view(done, words)
+    raise not_listed(project.id, task_id)
 
 
 def item_view(item: Item, position: int | None, state: str = "pending") -> dict[str, Any]:

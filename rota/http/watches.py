@@ -17,7 +17,7 @@ from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from rota.domain.shares import Shares
     from rota.http.call import Call
@@ -78,16 +78,29 @@ class Watches:
 
 
 async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
-    """Wait until a task has ended, `wait_ms` at most. Raises NotFound.
+    """Wait until a task has ended, `wait_ms` at most. Raises NotFound."""
+    if wait_ms <= 0 or (task := await call.sight.task(task_id)).state in TERMINAL:
+        return
+    await until(
+        call,
+        task.agent,
+        task_id,
+        wait_ms,
+        lambda: call.sight.show_task(task_id, lambda task: task.state in TERMINAL),
+    )
+
+
+async def until(
+    call: Call, agent: str, subject: str, wait_ms: int, is_over: Callable[[], Awaitable[bool]]
+) -> None:
+    """Wait until something is over, `wait_ms` at most; look whenever it is told of.
 
     Nobody is waited for who has left; one that says no more may have left, and is answered now.
     """
-    if wait_ms <= 0 or (task := await call.sight.task(task_id)).state in TERMINAL:
-        return
     connection = connection_of(call.request)
-    share = call.caller.share_for(task.agent)
+    share = call.caller.share_for(agent)
     with (
-        call.namespace.watches.on(share, task_id) as changed,
+        call.namespace.watches.on(share, subject) as changed,
         connection.attended(changed.set),
         call.staying(share, changed.set),
     ):
@@ -96,8 +109,7 @@ async def until_ended(call: Call, task_id: str, wait_ms: int) -> None:
                 while not (call.must_end or connection.is_gone or connection.at_eof):
                     changed.clear()
                     call.check_welcome()
-                    state = await call.sight.show_task(task_id, lambda task: task.state)
-                    if state in TERMINAL:
+                    if await is_over():
                         break
                     await changed.wait()
         except TimeoutError:

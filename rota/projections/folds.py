@@ -138,6 +138,7 @@ def other_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
 def _project_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
     projects = state.projects
     return {
+        e.ProjectCreated: (projects.on_created,),
         e.ProjectTaskAdded: (projects.on_added,),
         e.ProjectTaskEdited: (projects.on_edited,),
         e.ProjectTaskMoved: (projects.on_moved,),

@@ -66,12 +66,19 @@ class Projects:
 
     # -- lists
 
+    def on_created(self, record: Record[e.ProjectCreated]) -> None:
+        self._begin(record.event.project, record, record.event.project)
+
+    def _begin(self, project_id: str, record: Record[Any], agent: str) -> Project:
+        project = self.by_id[project_id] = Project(project_id, record.at)
+        self._make(project_id, share_of(record.by, agent))
+        return project
+
     def on_added(self, record: Record[e.ProjectTaskAdded]) -> None:
         event = record.event
         project = self.by_id.get(event.project)
         if project is None:
-            project = self.by_id[event.project] = Project(event.project, record.at)
-            self._make(project.id, share_of(record.by, event.agent))
+            project = self._begin(event.project, record, event.agent)
         if event.held:
             self._leave_run(project, event.item)
         item = Item(event.item, event.request, record.by, record.at, held=event.held)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RUN_TASKS_SHOWN = 1000
+"""So many tasks are shown with one run; its events name all of them."""
+
 
 class ProjectSight:
     """The projects' part of a sight."""
@@ -82,6 +85,11 @@ class ProjectSight:
             return _of_project(run, project_id, run_id)
 
         return await self._showing.shown(found, view)
+
+    async def run_tasks(self, run_id: str) -> list[str]:
+        """Name the first tasks of a run in order, of those that may be seen."""
+        found = await read_log(self._shard, lambda log: _tasks_of(log, run_id, self._may_see))
+        return list(found)
 
     async def show_left(
         self, project_id: str, runs: Collection[str]
@@ -167,6 +175,20 @@ def _agent_of(log: LogReader, task_id: str) -> str | None:
     """Name the agent of a task, or of what was on a list, by its first record."""
     first = log.read_task(task_id, 1)
     return heading_of(first[0].body).agent if first else None
+
+
+def _tasks_of(log: LogReader, run_id: str, may_see: MaySee | None) -> dict[str, None]:
+    """Find the first tasks that a run has selected; in any thread."""
+    found: dict[str, None] = {}
+    for record in replay_task(log, run_id):
+        event: Any = record.event
+        if isinstance(event, e.RunTaskSelected) and (
+            may_see is None or may_see(_agent_of(log, event.item))
+        ):
+            found[event.item] = None
+            if len(found) == RUN_TASKS_SHOWN:
+                break
+    return found
 
 
 def run_from_log(log: LogReader, run_id: str, steps: Steps) -> Run | None:

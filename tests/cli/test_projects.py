@@ -107,15 +107,41 @@ def test_a_project_without_a_name_is_refused_in_a_sentence(rota):
     assert "error: a name or id of projects must not be empty" in result.stderr
 
 
+def test_a_run_is_waited_for(rota, add):
+    add("cli-p7", "echo", "fail")
+    ended = rota("project", "run", "cli-p7", "--wait", "20s")
+    assert (ended.exit_code, ["stopReason", "single_done"] in words(ended)) == (0, True)
+    failed = rota("project", "run", "cli-p7", "--wait", "20s", "--json")
+    assert (failed.exit_code, json.loads(failed.stdout)["stopReason"]) == (1, "task_failed")
+    add("cli-p7", "sleep", ms=60_000)
+    late = rota("project", "run", "cli-p7", "--wait", "50ms")
+    assert late.exit_code == 1
+    assert "still in_progress after 0.05 s" in late.stderr
+    assert rota("project", "force-stop", "cli-p7").exit_code == 0
+    assert "--wait is for one project" in rota("project", "run", "a", "b", "--wait").stderr
+
+
+def test_who_adds_what_nobody_runs_is_told_so(rota):
+    result = rota("project", "add", "cli-p8", "ecko")
+    assert result.exit_code == 0
+    assert "waits for a worker" in result.stderr
+    assert "is 'ecko' the action you meant?" in result.stderr
+    assert rota("project", "add", "cli-p8", "echo").stderr == ""
+    assert rota("project", "create", "cli-p9").stdout == "cli-p9\n"
+
+
 def test_the_client_has_every_call(client):
     client.add_to_project("cli-p5", "echo", params={"n": 1})
     made = client.add_many_to_project("cli-p5", [{"action": "echo"}, {"action": "echo"}])
     first, second = (each["taskId"] for each in made["tasks"])
+    assert client.create_project("cli-p5")["status"]["remaining"] == 3
+    assert client.project_task("cli-p5", second)["position"] == 2
     client.edit_project_task("cli-p5", second, before=first, priority="high")
     client.remove_project_task("cli-p5", first)
     run = client.run_project("cli-p5", "loop", second)
     idle(client, "cli-p5")
-    assert client.get_run("cli-p5", run["runId"])["completed"] == 2
+    assert client.wait_run("cli-p5", run["runId"])["completed"] == 2
+    assert len(client.get_run("cli-p5", run["runId"])["tasks"]) == 2
     assert client.get_project("cli-p5")["figures"]["starts"] == 1
     assert "cli-p5" in [each["projectId"] for each in client.iter_projects()]
     assert client.steer_projects("stop", ["cli-p5"])["success"]

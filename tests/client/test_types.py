@@ -142,7 +142,7 @@ def test_filters_and_changes_of_tasks_are_known_to_the_server():
         (work_models.QueueStatus, projects.QueueStatus),
         (work_models.ProjectFigures, projects.ProjectFigures),
         (work_models.Project, projects.ProjectView),
-        (work_models.Run, projects.RunView),
+        (work_models.Run, projects.RunTasksView),
         (work_models.Schedule, schedules.ScheduleView),
         (work_models.Firing, schedules.FiringView),
         (work_models.Lease, work.LeaseView),

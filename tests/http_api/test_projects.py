@@ -394,6 +394,86 @@ def test_a_page_of_a_list_is_bounded_in_bytes_and_always_goes_on(rota: Rota) -> 
     assert pages == [ids[:1], ids[1:3], ids[3:5], ids[5:6], ids[6:]]
 
 
+@pytest.mark.parametrize("base", ["/v1/projects", "/projects"])
+def test_an_empty_project_is_made_once(rota: Rota, base: str) -> None:
+    made = rota.request("PUT", f"{base}/p")
+    assert (made.status, made.json["projectId"], made.json["runs"]) == (201, "p", [])
+    assert rota.request("PUT", f"{base}/p").json == made.json
+    assert rota.request("PUT", f"{base}/p").status == 200
+    assert rota.request("PUT", f"{base}/run").status == 400
+    assert rota.request("PUT", f"{base}/a%2Fb").status == 400
+    assert len(rota.events(kind="project_created")) == 1
+    run = rota.post(f"{base}/p/run").json["runId"]
+    assert rota.get(f"{base}/p/runs/{run}?waitMs=9000").json["stopReason"] == "empty"
+    rota.restart()
+    assert rota.get(f"{base}/p").json["figures"]["starts"] == 1
+
+
+def test_an_empty_project_takes_its_place_of_those_there_may_be(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rota.request("PUT", "/v1/projects/p")
+    monkeypatch.setattr(project_lists, "PROJECTS_MAX", 1)
+    rota.restart()
+    assert rota.request("PUT", "/v1/projects/p").status == 200
+    refused = rota.request("PUT", "/v1/projects/q")
+    assert (refused.status, refused.code) == (429, "too_many_projects")
+
+
+def test_one_task_of_a_list_is_read_by_its_id(rota: Rota) -> None:
+    first, second = add(rota, "p", {"action": "sleep", "params": {"ms": 60_000}}, ECHO)
+    path = f"/v1/projects/p/tasks/{second}"
+    shown = rota.get(path).json
+    assert shown["projectId"] == "p"
+    del shown["projectId"]
+    assert shown == rota.get("/v1/projects/p/tasks").json["tasks"][1]
+    rota.post("/v1/projects/p/run")
+    assert rota.get(f"/v1/projects/p/tasks/{first}").json["state"] == "in_progress"
+    assert rota.get(path).json["position"] == 0
+    rota.post("/v1/projects/p/queue/force-stop")
+    assert rota.get(f"/v1/projects/p/tasks/{first}").json["state"] == "failed"
+    missing = rota.get("/v1/projects/p/tasks/tsk_nobody")
+    assert (missing.status, missing.code) == (404, "task_not_found")
+    assert rota.get("/v1/projects/q/tasks/tsk_nobody").code == "project_not_found"
+
+
+def test_a_run_is_waited_for_and_names_its_tasks(rota: Rota) -> None:
+    tasks = add(
+        rota, "p", {"action": "sleep", "params": {"ms": 300}}, ECHO, {"action": "fail"}, ECHO
+    )
+    run = rota.post("/v1/projects/p/run", {"mode": "loop"}).json["runId"]
+    path = f"/v1/projects/p/runs/{run}"
+    assert rota.get(path).json["tasks"] == tasks[:1]
+    ended = rota.get(f"{path}?waitMs=20000").json
+    assert (ended["stopReason"], ended["tasks"]) == ("task_failed", tasks[:3])
+    assert rota.get(f"{path}?waitMs=20000").json == ended
+    assert rota.get("/v1/projects/p/runs/run-nobody?waitMs=20000").status == 404
+    assert rota.get(f"{path}?waitMs=x").status == 400
+
+
+def test_a_run_names_tasks_of_its_callers_agents_alone(serve: Servers) -> None:
+    guarded = Guarded(serve)
+    guarded.make("mine", "submit", "p")
+    own, other = add(guarded.rota, "p", ECHO, {**ECHO, "agentId": "q"})
+    run = guarded.rota.post("/v1/projects/p/run", {"mode": "loop"}).json["runId"]
+    path = f"/v1/projects/p/runs/{run}?waitMs=20000"
+    assert guarded.rota.get(path).json["tasks"] == [own, other]
+    assert guarded.ask("mine", "GET", path).json["tasks"] == [own]
+    assert guarded.ask("mine", "GET", f"/v1/projects/p/tasks/{own}").status == 200
+    assert guarded.ask("mine", "GET", f"/v1/projects/p/tasks/{other}").status == 404
+    assert guarded.ask("mine", "PUT", "/v1/projects/q").status == 403
+
+
+def test_what_will_wait_when_its_turn_comes_is_said_as_it_is_added(rota: Rota) -> None:
+    answer = rota.post("/v1/projects/p/tasks", [ECHO, {"action": "nobodys"}]).json
+    assert ["waitReason" in row for row in answer["tasks"]] == [False, True]
+    rota.post("/v1/agents/p/pause", {"reason": "night"})
+    assert (
+        rota.post("/v1/projects/p/tasks", ECHO).json["waitReason"] == "agent 'p' is paused: night"
+    )
+    assert "waitReason" not in rota.post("/projects/p/tasks", ECHO).json
+
+
 def test_so_many_projects_have_a_label_of_their_own_and_the_rest_is_one(
     rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from rota.domain.plan import Plan
 from rota.domain.project import decide_cut, decide_next, decide_run, decide_stop
 from rota.domain.project_lists import (
     decide_additions,
+    decide_creation,
     decide_deletion,
     decide_edit,
     decide_move,
@@ -40,10 +41,11 @@ def play_projects(play: Any, dice: Random) -> None:
     steps = [
         lambda: decide_additions(project, name, [(fresh, request)], before, room),
         lambda: decide_additions(project, name, [(fresh, request)], before, room),
+        lambda: [decide_creation(project, name, "dice", room)],
         lambda: [decide_edit(project, name, some, request, room)],
         lambda: [decide_move(project, name, some, dice.choice([None, 0, 1, some]))],
         lambda: [decide_removal(project, name, some, "dice")],
-        lambda: [decide_deletion(project, name, "dice")] if dice.random() < 0.1 else [],
+        lambda: [decide_deletion(project, name, "dice")] if dice.random() < 0.3 else [],
         lambda: decide_run(project, name, dice.choice(["single", "loop"]), f"run-{fresh}"),
         lambda: decide_run(project, name, "loop", f"run-{fresh}", dice.choice([None, some])),
         lambda: _stop(play, project, dice),

@@ -88,6 +88,12 @@ class Projects(Rule):
 
     # -- lists
 
+    def on_project_created(self, record: Record) -> None:
+        event: Any = record.event
+        if event.project in self.known:
+            self.violated(f"{event} makes what is there")
+        self.known[event.project] = ModelProject()
+
     def on_project_task_added(self, record: Record) -> None:
         event: Any = record.event
         project = self.known.setdefault(event.project, ModelProject())
@@ -406,7 +412,9 @@ class Lists:
         known = world.model.projects.known.get(name := rng.choice(NAMES))
         items = list(known.items) if known is not None else []
         what = rng.random()
-        if what < 0.3 or known is None:
+        if what < 0.05:
+            self._tell(pm.CreateProject, "create", name)
+        elif what < 0.3 or known is None:
             self._add(name, items)
         elif what < 0.4 and items:
             self._change(name, items)

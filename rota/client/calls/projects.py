@@ -12,6 +12,7 @@ from rota.client.words import wire
 from rota.client.work_models import (
     AddedItem,
     AddedItems,
+    Item,
     ItemPage,
     Project,
     ProjectAnswer,
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rota.client.fields import ItemBody, ItemChanges, ItemFields
+
+
+def run_call(project: str, run_id: str, *, wait_s: float = 0) -> Call:
+    """Ask for a run: at once, or for so long until it has ended."""
+    query = {"waitMs": round(wait_s * 1000) or None}
+    return Call("GET", path_of("projects", project, "runs", run_id), query, is_safe=True)
 
 
 class ProjectCalls:
@@ -73,6 +80,11 @@ class ProjectCalls:
         """Give what is on a project's list in order, what runs, and what was done lately."""
         query = {"limit": limit, "cursor": cursor}
         return Call("GET", path_of("projects", project, "tasks"), query, is_safe=True)
+
+    @asks(Item)
+    def project_task(self, project: str, task_id: str) -> Call:
+        """Give one task that is on a project's list, runs, or was done lately. Raises NotFound."""
+        return Call("GET", path_of("projects", project, "tasks", task_id), is_safe=True)
 
     @asks(AddedItem)
     def edit_project_task(
@@ -142,6 +154,11 @@ class ProjectCalls:
         """Give a project with its status, figures and last runs. Raises NotFound."""
         return Call("GET", path_of("projects", project), is_safe=True)
 
+    @asks(Project)
+    def create_project(self, project: str) -> Call:
+        """Make an empty project, or give the one that is called so."""
+        return Call("PUT", path_of("projects", project), is_safe=True)
+
     @asks(ProjectPage)
     def projects(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
         """Give a page of projects, by name; `next_cursor` leads to the next one."""
@@ -159,5 +176,5 @@ class ProjectCalls:
 
     @asks(Run)
     def get_run(self, project: str, run_id: str) -> Call:
-        """Give one run of a project, however old. Raises NotFound."""
-        return Call("GET", path_of("projects", project, "runs", run_id), is_safe=True)
+        """Give one run of a project, however old, with its first 1,000 tasks. Raises NotFound."""
+        return run_call(project, run_id)

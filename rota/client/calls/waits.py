@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.client.calls.history import END_KINDS, head_call, stream_at
+from rota.client.calls.projects import run_call
 from rota.client.calls.tasks import get_call
 from rota.client.faces import does
 from rota.client.models import ENDED, Batch, Task, Workflow, read_task
 from rota.client.paths import path_of
 from rota.client.steps import Call, Flow, Json, Next, Sleep, Together, is_passing, pauses
+from rota.client.work_models import RUN_ENDED, Run
 from rota.clock import monotonic_s
 from rota.errors import RotaError, WaitTimeout
 
@@ -148,24 +150,41 @@ class WaitCalls:
                 raise _too_late(f"workflow {workflow_id} has", timeout_s, flow)
             at = event["seq"]
 
+    @does(Run)
+    def wait_run(self, project: str, run_id: str, timeout_s: float = WAIT_S) -> Flow[Json]:
+        """Give a run of a project once it has ended. Raises NotFound, WaitTimeout."""
+        run: Json = yield from _poll(
+            lambda wait_s: run_call(project, run_id, wait_s=wait_s),
+            lambda run: run["state"] in RUN_ENDED,
+            run_id,
+            timeout_s,
+        )
+        return run
+
 
 def _wait(task_id: str, timeout_s: float) -> Flow[Json]:
+    return _poll(lambda wait_s: get_call(task_id, wait_s=wait_s), _has_ended, task_id, timeout_s)
+
+
+def _poll(
+    call: Callable[[float], Call], has_ended: Callable[[Json], bool], name: str, timeout_s: float
+) -> Flow[Json]:
     end = monotonic_s() + timeout_s
     tries = pauses(BUSY_S, BUSY_S_MAX)
     while True:
         asked = monotonic_s()
         wait_s = min(max(end - asked, 0.0), LONG_POLL_S)
         try:
-            task: Json = yield get_call(task_id, wait_s=wait_s)
+            found: Json = yield call(wait_s)
         except RotaError as error:
             if error.code not in ("too_many_streams", "too_many_waiting"):
                 raise
-            task = yield get_call(task_id)
+            found = yield call(0)
         now = monotonic_s()
-        if _has_ended(task):
-            return task
+        if has_ended(found):
+            return found
         if now >= end:
-            raise _too_late(f"{task_id} is {task['state']}, and has", timeout_s, task)
+            raise _too_late(f"{name} is {found['state']}, and has", timeout_s, found)
         if now < asked + wait_s:  # it could not wait for us
             yield Sleep(min(next(tries), end - now))
 

@@ -6,9 +6,10 @@ Both paths lead here; they differ in the words for errors and successes (dialect
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX
+from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, WAIT_MS_MAX
 from rota.errors import InvalidRequest, NotFound, RequestError
 from rota.http.dialects import projects as dialect
 from rota.http.models import ReasonBody
@@ -25,13 +26,15 @@ from rota.http.project_models import (
 from rota.http.project_views import (
     done_view,
     item_view,
+    listed_view,
     project_row,
     project_view,
     run_view,
     runs_view,
     status_view,
 )
-from rota.http.submissions import dedup_of, keyed, native_request
+from rota.http.submissions import dedup_of, keyed, native_request, why_waits
+from rota.http.watches import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,8 +92,7 @@ async def add(call: Call) -> Any:
     added = await call.bridge.projects.add(
         project, tuple(requests), before, call.by, is_one_key=is_one_key
     )
-    states = await _states_now(call, project, [each.item for each in added if each.known])
-    rows = [_added_row(each, states, is_one_key=is_one_key) for each in added]
+    rows = await _added_rows(call, project, added, requests, is_one_key=is_one_key)
     answer = {"projectId": project, **({"tasks": rows} if is_many else rows[0])}
     is_known = all(each.known for each in added)
     if is_known and is_one_key:
@@ -103,9 +105,24 @@ def _check_no_key(item: ItemBody | None, at: int) -> None:
         raise _bad(f"tasks.{at}.idempotencyKey", "the whole request has a key")
 
 
-def _added_row(each: ItemAdded, states: dict[str, str], *, is_one_key: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"taskId": each.item, "state": states.get(each.item, "pending")}
-    return {**row, "idempotent": True} if each.known and not is_one_key else row
+async def _added_rows(
+    call: Call,
+    project: str,
+    added: list[ItemAdded],
+    requests: list[Request],
+    *,
+    is_one_key: bool,
+) -> list[dict[str, Any]]:
+    """Say of each task what it is now, and natively why it will wait when its turn comes."""
+    states = await _states_now(call, project, [each.item for each in added if each.known])
+    rows: list[dict[str, Any]] = []
+    for each, request in zip(added, requests, strict=False):  # a known key may stand for fewer
+        row = {"taskId": each.item, "state": states.get(each.item, "pending")}
+        reason = None if each.known or call.dialect else why_waits(call, request, each.executor)
+        if reason is not None:
+            row["waitReason"] = reason
+        rows.append({**row, "idempotent": True} if each.known and not is_one_key else row)
+    return rows
 
 
 async def _states_now(call: Call, project: str, items: list[str]) -> dict[str, str]:
@@ -175,6 +192,17 @@ async def list_tasks(call: Call) -> Any:
     return call.json(await call.sight.projects.show(call.params["id"], show))
 
 
+async def get_task(call: Call) -> Any:
+    """GET /projects/{id}/tasks/{task}: what is on the list, runs, or was done lately."""
+    task, may_see = call.params["task"], call.sight.may_see
+    words = dialect.STATES if call.dialect else {}
+
+    def show(project: Project) -> dict[str, Any]:
+        return {"projectId": project.id, **listed_view(project, task, may_see, words)}
+
+    return call.json(await call.sight.projects.show(call.params["id"], show))
+
+
 async def edit(call: Call) -> Any:
     """PATCH /projects/{id}/tasks/{task}: other values, or another place."""
     body = await call.body(ItemPatch)
@@ -211,6 +239,16 @@ async def get_one(call: Call) -> Any:
     return call.json(await call.sight.projects.show(call.params["id"], _seen(call, project_view)))
 
 
+async def create(call: Call) -> Any:
+    """PUT /projects/{id}: an empty one, if there is none of that name."""
+    project = call.params["id"]
+    call.validate(ProjectName, {"projectId": project})
+    call.caller.check_agents([project])
+    is_new = await call.bridge.projects.create(project, call.by)
+    shown = await call.sight.projects.show(project, _seen(call, project_view))
+    return call.json(shown, status=201 if is_new else 200)
+
+
 async def delete(call: Call) -> Any:
     """DELETE /projects/{id}."""
     body = await call.body(ReasonBody, optional=True)
@@ -234,11 +272,15 @@ async def list_runs(call: Call) -> Any:
 
 
 async def get_run(call: Call) -> Any:
-    """GET /projects/{id}/runs/{run}."""
-    view = _seen(call, run_view)
-    return call.json(
-        await call.sight.projects.show_run(call.params["id"], call.params["run"], view)
-    )
+    """GET /projects/{id}/runs/{run}: at once, or with waitMs when it has ended; with its tasks."""
+    project, run = call.params["id"], call.params["run"]
+    sight = call.sight.projects
+    wait_ms = call.query_int("waitMs", default=0, low=0, high=WAIT_MS_MAX)
+    is_over = partial(sight.show_run, project, run, lambda run: run.is_over)
+    if wait_ms and not await is_over():
+        await until(call, project, run, wait_ms, is_over)
+    shown = await sight.show_run(project, run, _seen(call, run_view))
+    return call.json({**shown, "tasks": await sight.run_tasks(run)})
 
 
 async def run_events(call: Call) -> Any:
