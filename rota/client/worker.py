@@ -152,8 +152,9 @@ class Worker:
         leasing = asyncio.create_task(self._trade.lease())
         settling = asyncio.create_task(self._trade.settle())
         keeping = asyncio.create_task(self._keeper.run())
+        listening = asyncio.create_task(self._keeper.listen())
         stopped = asyncio.create_task(self._stop.wait())
-        parts = {leasing, settling, keeping, stopped}
+        parts = {leasing, settling, keeping, listening, stopped}
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             self._trade.shut()
@@ -204,9 +205,6 @@ class Worker:
     def _begin_next(self) -> None:
         while self._waiting and len(self._running) < self.concurrency:
             held = self._waiting.popleft()
-            if held.is_lost:
-                self._keeper.remove(held)
-                continue
             self._running.add(held)
             held.run = asyncio.create_task(self._attempt(held))
 
@@ -233,8 +231,15 @@ class Worker:
                 self._all_done.set()
 
     def _drop(self, held: Held, reason: str) -> None:
-        """Stop an attempt whose outcome nobody wants any more."""
+        """Stop an attempt that is not wanted any more."""
         log.warning("stopping %s: %s", held.ctx.task_id, reason)
+        if held in self._waiting:
+            self._waiting.remove(held)
+            self._keeper.remove(held)
+            if not held.is_lost:
+                self._trade.put(held.lease, {"outcome": "release"})
+            self._trade.look()
+            return
         self._interrupt(held)
 
     def _interrupt(self, held: Held) -> None:

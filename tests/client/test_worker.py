@@ -360,3 +360,106 @@ def test_an_attempt_that_ends_during_its_heartbeat_is_not_reported_as_lost(serve
     keeper = held = None
     asyncio.run(story())
     assert lost == []
+
+
+def test_a_cancel_reaches_plain_functions_at_once_while_all_places_are_taken(server):
+    worker = Worker(server.url, concurrency=2, lease_s=600)  # no other heartbeat within the test
+    begun, ended = threading.Semaphore(0), set()
+
+    @worker.task("dig", agent="pushed")
+    def dig(ctx):
+        begun.release()
+        ctx.sleep(60)
+        ended.add(ctx.task_id)
+
+    async def story():
+        async with working(worker) as rota:
+            for _ in range(2):
+                tasks = [(await rota.submit("dig", "pushed")).task_id for _ in range(2)]
+                for _ in tasks:
+                    assert await asyncio.to_thread(begun.acquire, timeout=20)
+                for each in tasks:
+                    await rota.cancel(each)
+                    async with asyncio.timeout(20):
+                        while each not in ended:
+                            await asyncio.sleep(0.001)
+
+    asyncio.run(story())
+
+
+def test_one_heartbeat_waits_for_a_worker_and_holds_up_no_shutdown(server):
+    worker = Worker(server.url, concurrency=3)
+    begun = threading.Semaphore(0)
+
+    @worker.task("dig", agent="listens")
+    def dig(ctx):
+        begun.release()
+        ctx.sleep(60)
+
+    class Counted(AsyncJsonClient):
+        waiting = most = 0
+
+    async def story():
+        heartbeat = AsyncJsonClient.heartbeat
+
+        async def counted(self, *args, **fields):
+            waits = fields.get("wait_s", 0) > 0
+            Counted.waiting += waits
+            Counted.most = max(Counted.most, Counted.waiting)
+            try:
+                return await heartbeat(self, *args, **fields)
+            finally:
+                Counted.waiting -= waits
+
+        AsyncJsonClient.heartbeat = counted
+        try:
+            async with working(worker) as rota:
+                tasks = [(await rota.submit("dig", "listens")).task_id for _ in range(3)]
+                for _ in tasks:
+                    assert await asyncio.to_thread(begun.acquire, timeout=20)
+                async with asyncio.timeout(20):
+                    while not Counted.waiting:
+                        await asyncio.sleep(0.001)
+                for each in tasks:
+                    await rota.cancel(each)
+                async with asyncio.timeout(20):
+                    while worker._running:
+                        await asyncio.sleep(0.001)
+        finally:
+            AsyncJsonClient.heartbeat = heartbeat
+        assert (Counted.waiting, Counted.most) == (0, 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_a_force_stop_cuts_off_is_given_back_when_it_has_stopped(server, is_plain):
+    worker = Worker(server.url, concurrency=1, prefetch=1, lease_s=600)
+    agent, begun = f"cut-{is_plain}", threading.Semaphore(0)
+
+    def dig(ctx):
+        begun.release()
+        ctx.sleep(60)
+        raise Fail("cut off")
+
+    async def dig_async():
+        begun.release()
+        await asyncio.sleep(60)
+
+    worker.task("dig", agent=agent)(dig if is_plain else dig_async)
+
+    async def story():
+        async with working(worker) as rota:
+            projects = [f"{agent}-{name}" for name in ("runs", "waits")]
+            for project in projects:
+                task = (await rota.add_to_project(project, "dig", agent=agent)).task_id
+                await rota.run_project(project)
+                async with asyncio.timeout(20):  # in the worker's hands, running or not begun
+                    while (await rota.get(task)).state not in ("assigned", "running"):
+                        await asyncio.sleep(0.001)
+            assert await asyncio.to_thread(begun.acquire, timeout=20)
+            for project in reversed(projects):
+                stopped = await rota.force_stop_project(project)
+                assert (stopped.success, stopped.still_running) == (True, [])
+
+    asyncio.run(story())
