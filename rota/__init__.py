@@ -1,5 +1,5 @@
 """rota: a durable task scheduler for fleets of agents."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["__version__"]

@@ -242,12 +242,11 @@ def _leave(number: int, frame: Any) -> None:
 def announcement(settings: Settings, port: int, *, wants_token: bool = False) -> str:
     """Say where it listens, what to type first, and where the data lie."""
     server = settings.server
-    path = "/tasks" if settings.scheduler.enabled else "/v1/tasks"
     token = ' \\\n    -H "Authorization: Bearer $ROTA_TOKEN"' if wants_token else ""
     try_at = EVERYWHERE.get(server.host, server.host)
     return (
         f"rota {__version__} listening on {_address(settings, server.host, port)}\n"
-        f"  try:   curl -X POST {_address(settings, try_at, port)}{path}{token} \\\n"
+        f"  try:   curl -X POST {_address(settings, try_at, port)}/v1/tasks{token} \\\n"
         f"    -H 'Content-Type: application/json' -d '{EXAMPLE}'\n"
         f"  docs:  {_address(settings, try_at, port)}/docs\n"
         f"  data:  {clean(Path(server.data_dir).resolve())}" + _beside(settings)

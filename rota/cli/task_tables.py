@@ -62,7 +62,9 @@ def remark(task: dict[str, Any]) -> str:
     said = []
     if "waitingFor" in task:
         said.append(f"waits for {_few(task['waitingFor'])}")
-    if task["state"] == "ready" and task.get("executor") == "pull":
+    if "waitReason" in task:
+        said.append(task["waitReason"])
+    elif task["state"] == "ready" and task.get("executor") == "pull":
         said.append("waits for a worker")
     if "nextAttemptAt" in task:
         said.append(f"next at {task['nextAttemptAt']}")

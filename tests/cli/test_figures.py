@@ -69,3 +69,13 @@ def test_list_and_get_tell_of_the_next_attempt_and_the_last_error(rota, client):
 
 def test_remark_of_a_plain_task_is_empty():
     assert remark({"taskId": "t", "state": "ready"}) == ""
+
+
+def test_remark_names_the_limit_that_holds_a_task():
+    held = {
+        "taskId": "t",
+        "state": "ready",
+        "executor": "pull",
+        "waitReason": "workerCount is reached",
+    }
+    assert remark(held) == "workerCount is reached"

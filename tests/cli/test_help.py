@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -62,6 +63,11 @@ def test_program_starts_as_a_module():
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     assert done.stdout == f"rota, version {__version__}\n"
+
+
+def test_the_version_is_that_of_the_newest_release():
+    told = (REPOSITORY / "CHANGELOG.md").read_text()
+    assert re.search(r"^## (\d\S*) \(", told, re.MULTILINE)[1] == __version__
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,11 @@ def sent_by_curl(output: str) -> urllib.request.Request:
 def test_says_where_it_listens_and_what_to_try_and_where_the_data_lie(tmp_path):
     with ServerProcess(tmp_path / "data") as process:
         assert f"listening on {process.url}" in process.output()
+        assert f"{process.url}/v1/tasks" in process.output()
         assert str(tmp_path / "data") in process.output()
         with urllib.request.urlopen(sent_by_curl(process.output())) as answer:
             assert answer.status == 202
-            assert json.load(answer)["state"] == "queued"
+            assert json.load(answer)["state"] == "ready"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
