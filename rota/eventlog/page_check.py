@@ -233,10 +233,10 @@ class PageCheck:
         raw = self._checked(tree, number, _LEAF if is_leaf else _BRANCH)
         nodes = self._nodes(tree, number, raw, 0, self._size)
         keys = [node.key for node in nodes]
+        if tree.name == _FREE:
+            keys = [key[::-1] for key in keys]  # numbers with their lowest byte first
         if not is_leaf:
             keys[0] = low  # what a branch says of its first key means nothing
-        elif tree.name == _FREE:
-            keys = [key[::-1] for key in keys]  # numbers of this machine's order of bytes
         self._check_order(tree, number, keys, low, high)
         if is_leaf:
             return sum(self._leaf_node(tree, number, raw, node, named) for node in nodes)
@@ -373,7 +373,7 @@ class PageCheck:
             raise self._odd(number, tree)
         pages = struct.unpack_from(f"<{count}Q", raw, 8)
         if any(a <= b for a, b in pairwise(pages)):
-            raise self._odd(number, tree, "has keys that are not in order")
+            raise self._odd(number, tree, "has a list that is not in order")
         for page in pages:
             self._take(tree, page)
 

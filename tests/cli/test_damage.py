@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,6 +177,18 @@ def test_a_whole_log_is_found_whole(whole: Path) -> None:
     check = PageCheck(whole / "data.mdb")
     assert check.look(60)
     assert check.pages > 100
+
+
+def test_a_log_with_many_free_pages_is_found_whole(tmp_path: Path) -> None:
+    """A reader that stays keeps each commit's freed pages on a list of their own, in a tree."""
+    with closing(LmdbLog(tmp_path / "data", map_bytes=64 << 20)) as log:
+        epoch, head = log.claim(), log.head()
+        with log._reading():
+            for n in range(600):
+                records = chained(records_of([submitted(f"t{n}")], after=head.seq), head)
+                log.append(records, head.seq, epoch)
+                head = head_of(records, head)
+        assert PageCheck(tmp_path / "data" / "data.mdb").look(60)
 
 
 def test_a_death_by_a_damaged_page_names_the_last_record_that_was_good(
