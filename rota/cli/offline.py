@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rota.actors.recovery import rebuild
 from rota.cli.shield import LOCATE, RECORDS, REINDEXING
 from rota.cli.verification import INDEX, PAGES, verify
+from rota.domain.packed import written
 from rota.eventlog.lmdb_environment import look_at_pages
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import Head
@@ -53,8 +56,8 @@ def replay_job(
             use_snapshots=use_snapshots,
             progress=lambda seq: progress(seq, total),
         )
-    tasks = [views.native(task) for task in state.tasks] if with_tasks else None
-    return {"summary": summary_of(state, head), "tasks": tasks}
+    shown = [views.native(task) for task in state.tasks] if with_tasks else None
+    return {"summary": summary_of(state, head), "tasks": orjson.loads(written(shown))}
 
 
 def locate_job(folder: Path, report: Reports, *, after: int, every: int) -> None:

@@ -7,11 +7,14 @@ text: exact, cheap, and the same in a replay.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.domain.task import Task
 
 TASK_BYTES = 1000
@@ -37,11 +40,32 @@ def unpacked(text: bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
+class Deferred:
+    """A large value of an answer: its size is known at once, it is made when `written` needs it."""
+
+    __slots__ = ("make", "size")
+
+    def __init__(self, size: int, make: Callable[[], Any]) -> None:
+        self.size = size
+        self.make = make
+
+
 def spliced(text: bytes | None) -> Any:
-    """Give something that is written out as the value; a large one is not parsed for that."""
+    """Give something that is `written` as the value; a large one is not parsed for that."""
     if text is None or len(text) < FRAGMENT_BYTES_MIN:
         return unpacked(text)
-    return orjson.Fragment(text)
+    return Deferred(len(text), partial(orjson.Fragment, text))
+
+
+def written(value: Any) -> bytes:
+    """Give the text of a value that may have deferred parts."""
+    return orjson.dumps(value, default=_made)
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, Deferred):
+        return value.make()
+    raise TypeError
 
 
 def size_of(task: Task) -> int:

@@ -21,7 +21,7 @@ from rota.clock import monotonic_s
 from rota.errors import InternalFault, LogError, RotaError, StorageUnavailable
 from rota.http import problems
 from rota.http.access import Access, check_place
-from rota.http.body_budget import BodyBudget
+from rota.http.byte_budgets import AnswerBudget, AnswerRoom, BodyBudget
 from rota.http.call import Call
 from rota.http.descriptors import make_room
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab, projects
@@ -32,6 +32,7 @@ from rota.http.problems import HttpProblem
 from rota.http.reloading import Reloading
 from rota.http.route import reserved_words
 from rota.http.routes import Route, routes_for
+from rota.sight.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,7 @@ class App:
         self.reloading = Reloading(self.namespaces, settings, config_path)
         self.started_s = monotonic_s()
         self.body_budget = BodyBudget()
+        self.answer_budget = AnswerBudget()
         self.closing = False
         self._fixed: dict[str, dict[str, Route]] = {}
         self._patterns: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
@@ -139,7 +141,7 @@ class App:
         request_id = given if _SAFE_ID.fullmatch(given) else ids.request_id()
         path = _path_of(request)
         dialect = ""
-        call = None
+        call = room = None
         try:
             preflight = self.access.preflight(request)
             if preflight is not None:
@@ -154,6 +156,9 @@ class App:
             namespace = self.namespaces.find(name, caller.namespace)
             call = Call(self, request, request_id, path, params, caller, dialect, namespace)
             asked_by.set(call.share)
+            if not route.is_stream:
+                room = AnswerRoom(self.answer_budget, call.share)
+                room_of.set(room)
             if request.method == "GET" and not path.startswith(_STATELESS):
                 await call.sight.readable()
             answer: web.StreamResponse = await route.handler(call)
@@ -172,6 +177,8 @@ class App:
             problems.forget_frames(error)
             fault = InternalFault("rota failed on this request; it was logged under its id")
             answer = self._problem(fault, request_id, dialect)
+        if room is not None:
+            room.made(_size_of(answer))
         self._finish(answer, request, request_id, call.by if call is not None else "-")
         return answer
 
@@ -215,6 +222,11 @@ class App:
             body_bytes_max=server.body_bytes_max,
             header_timeout_s=server.header_timeout_s,
         )
+
+
+def _size_of(answer: web.StreamResponse) -> int:
+    body = answer.body if isinstance(answer, web.Response) else None
+    return len(body) if isinstance(body, bytes) else 0
 
 
 def _dialect_at(path: str) -> str:

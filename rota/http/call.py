@@ -16,6 +16,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from rota.config import BODY_VALUES_MAX
+from rota.domain.packed import written
 from rota.domain.values import has_more_values
 from rota.errors import CallbackRefused, InvalidRequest, PayloadTooLarge
 from rota.http import problems, views
@@ -24,6 +25,7 @@ from rota.http.dialects import automechanica, browsermanager, browseros, pinchta
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
 from rota.http.scoped_bridge import ScopedBridge
+from rota.sight.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -135,8 +137,12 @@ class Call:
     def staying(self, share: str, leave: Callable[[], None]) -> Iterator[None]:
         """Have a function called, while in this block, when the request may wait no longer.
 
-        Its caller is no longer welcome then, or its place is needed. Raises QueueFull.
+        Its caller is no longer welcome then, or its place is needed. It takes no room for its
+        answer meanwhile. Raises QueueFull.
         """
+        room = room_of.get()
+        if room is not None:
+            room.give_back()
         waiting = connection_of(self.request).waiting(share, leave)
         with waiting, self.namespace.guests.staying(self.caller, leave):
             yield
@@ -248,7 +254,7 @@ class Call:
     # -- out
 
     def json(self, value: Any, status: int = 200) -> web.Response:
-        return self.raw(orjson.dumps(value), status)
+        return self.raw(written(value), status)
 
     def raw(
         self, body: bytes, status: int = 200, content_type: str = "application/json"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import orjson
-
+from rota.domain.packed import written
 from rota.domain.task import Task
 from rota.domain.workflow import Escalation, Workflow
 from rota.http import views
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 def _native(task: Task) -> Rendered:
     headers = {"X-Rota-Event": f"task.{task.state.value}", "X-Rota-Task-Id": task.id}
-    return headers, orjson.dumps(views.native(task))
+    return headers, written(views.native(task))
 
 
 def _native_batch(batch: Batch, tasks: Sequence[Task]) -> Rendered:
     view = views.batch_view(batch, tasks)
     headers = {"X-Rota-Event": "batch.finished", "X-Rota-Batch-Id": batch.id}
-    return headers, orjson.dumps(view)
+    return headers, written(view)
 
 
 def _flow(flow: Workflow, tasks: Sequence[Task], *, is_escalation: bool = False) -> Rendered:
@@ -43,7 +42,7 @@ def _flow(flow: Workflow, tasks: Sequence[Task], *, is_escalation: bool = False)
     if flow.dialect == automechanica.NAME:
         return automechanica.workflow_callback(flow, tasks, what)
     headers = {"X-Rota-Event": f"workflow.{what}", "X-Rota-Workflow-Id": flow.id}
-    return headers, orjson.dumps(flow_view(flow, tasks))
+    return headers, written(flow_view(flow, tasks))
 
 
 _TASKS: dict[str, Callable[[Task], Rendered]] = {

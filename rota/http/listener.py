@@ -19,7 +19,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import ERROR, _ErrInfo
 
 from rota.http import last_answers, problems
-from rota.http.body_budget import SMALL_BYTES
+from rota.http.byte_budgets import SMALL_BYTES
 from rota.http.places import Places
 from rota.http.presence import AttendedConnection, connection_of
 
@@ -222,6 +222,8 @@ class Protocol(AttendedConnection):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            if isinstance(resp, web.Response):
+                resp.body = None  # aiohttp keeps the answer until the next request
             self._answered += 1
             if not self._is_busy:
                 self._has_begun = False

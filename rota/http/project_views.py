@@ -5,9 +5,11 @@ So is what is of a task whose agent the caller may not see: its id and its error
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rota.clock import rfc3339
+from rota.domain.packed import Deferred
 from rota.domain.project_lists import not_listed
 from rota.domain.project_parts import FORCE_STOPPED
 from rota.http.stored_views import request_said
@@ -101,24 +103,31 @@ def run_view(run: Run, may_see: MaySee) -> dict[str, Any]:
 
 def listed_view(
     project: Project, task_id: str, may_see: MaySee, words: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, Any] | Deferred:
     """Show what is on a list, runs, or was done lately. Raises NotFound."""
     for place, item in enumerate(project.items):
         if item.id == task_id and may_see(item.agent):
-            return item_view(item, place)
+            return item_view(item, place, project=project.id)
     taken = project.taken
     if taken is not None and taken.id == task_id and may_see(taken.agent):
-        return item_view(taken, None, "in_progress")
+        return item_view(taken, None, "in_progress", project.id)
     for done in project.done:
         if done.task == task_id and may_see(done.agent):
-            return done_view(done, words)
+            return {"projectId": project.id, **done_view(done, words)}
     raise not_listed(project.id, task_id)
 
 
-def item_view(item: Item, position: int | None, state: str = "pending") -> dict[str, Any]:
+def item_view(
+    item: Item, position: int | None, state: str = "pending", project: str | None = None
+) -> Deferred:
     """Show an item in the words of the body that it came with; what was not said is left out."""
+    return Deferred(item.size, partial(_item, item, position, state, project))
+
+
+def _item(item: Item, position: int | None, state: str, project: str | None) -> dict[str, Any]:
     request = item.request
-    head = {"taskId": item.id, "state": state, "position": position, "agentId": request.agent}
+    head: dict[str, Any] = {"projectId": project} if project is not None else {}
+    head |= {"taskId": item.id, "state": state, "position": position, "agentId": request.agent}
     return {**head, **request_said(request), "addedAt": rfc3339(item.added_at)}
 
 

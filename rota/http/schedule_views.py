@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from rota.clock import rfc3339
 from rota.domain import events as e
+from rota.domain.packed import Deferred
 from rota.domain.schedule import TASK, WORKFLOW
 from rota.domain.stored import read_request
 from rota.http.flow_views import escalation_shown
@@ -51,16 +55,16 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
 
 def schedule_view(schedule: Schedule) -> dict[str, Any]:
     """Show a schedule with what it makes; its moments are added by who can compute them."""
-    return schedule_row(schedule) | target_view(schedule.target)
+    target = Deferred(len(schedule.target_json), partial(_target, schedule.target_json))
+    return {**schedule_row(schedule), schedule.makes: target}
 
 
-def target_view(target: dict[str, Any]) -> dict[str, Any]:
+def _target(written: bytes) -> Any:
     """Show what a schedule makes in the words of its request."""
-    if TASK in target:
-        return {TASK: _task(target[TASK])}
-    if WORKFLOW in target:
-        return {WORKFLOW: _workflow(target[WORKFLOW])}
-    return target
+    ((kind, target),) = orjson.loads(written).items()
+    if kind == TASK:
+        return _task(target)
+    return _workflow(target) if kind == WORKFLOW else target
 
 
 def _task(written: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rota.eventlog.heading import heading_of
 from rota.eventlog.replay import replay_task
 from rota.sight import history
 from rota.sight.feed import read_log
+from rota.sight.room import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -121,9 +122,8 @@ class ProjectSight:
     ) -> tuple[list[bytes], int | None]:
         """Give the next records of a run, and after which there may be more. Raises NotFound."""
         await self.show_run(project_id, run_id, lambda run: run.id)
-        page = await read_log(
-            self._shard, partial(history.records_of, task_id=run_id, after=after, limit=limit)
-        )
+        read = partial(history.records_of, task_id=run_id, after=after, limit=limit)
+        page = await with_room(partial(read_log, self._shard, read))
         found, may_see = [each.body for each in page.found], self._may_see
         if may_see is not None:
             last = await self.show_run(project_id, run_id, lambda run: run.agent)

@@ -15,6 +15,7 @@ from rota.errors import NotFound
 from rota.eventlog.codec import SCHEDULE
 from rota.sight import history
 from rota.sight.feed import read_log
+from rota.sight.room import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,6 @@ class ScheduleSight:
             after = max(after, await self.show(name, lambda schedule: schedule.seq - 1))
         read = partial(history.records_of, task_id=SCHEDULE + name, after=after, limit=limit)
         try:
-            return await read_log(self._shard, read)
+            return await with_room(partial(read_log, self._shard, read))
         except NotFound:
             raise no_such(name) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rota.actors.answer import Answer
 from rota.actors.failover import Phase
 from rota.errors import RequestError, StorageUnavailable
+from rota.sight.room import room_of, size_of_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,8 +63,10 @@ class Showing:
     async def shown(self, gather: Callable[[], Awaitable[T]], show: Callable[[T], Shown]) -> Shown:
         """Show what was gathered, in the turn of the loop in which that is done, when durable.
 
+        Who has to wait for room for it is shown what there is afterwards.
         A refusal, such as that there is no such thing, is one, too: it waits for the same.
         """
+        room = room_of.get()
         for _ in range(LOOKS_MAX):
             await self.readable()
             state = self._shard.state
@@ -73,6 +76,10 @@ class Showing:
                 if self._shard.state is not state:
                     continue
                 shown = show(found)
+                if room is not None and not room.take(size := size_of_view(shown)):
+                    del found, shown
+                    await room.wait(size)
+                    continue
             except RequestError as error:
                 refusal = error
             if await self.settled() and self._shard.state is state:

@@ -29,12 +29,13 @@ from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
 from rota.sight.projects import ProjectSight
+from rota.sight.room import with_room
 from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
 from rota.sight.workers import Stop, WorkerRow, may_serve, stops_of, workers_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from rota.actors.archive import Archive, Depth, Fetched
     from rota.actors.system import Shard
@@ -318,10 +319,15 @@ class Sight:
         return await self._read(lambda log: log.head())
 
     async def records(self, after: int, limit: int, wanted: Wanted) -> history.Page:
-        scan = history.Scan(after, limit, wanted._replace(may_see=self._may_see))
-        while (page := await self._read(scan.go_on)) is None:
-            pass
-        return page
+        wanted = wanted._replace(may_see=self._may_see)
+
+        async def found() -> history.Page:
+            scan = history.Scan(after, limit, wanted)
+            while (page := await read_log(self._shard, scan.go_on)) is None:
+                pass
+            return page
+
+        return await with_room(found)
 
     async def records_of(self, task_id: str, after: int, limit: int) -> history.Page:
         """Give the next records of one task. Raises NotFound."""
@@ -416,17 +422,16 @@ class Sight:
         lacking = self._archive.lacking(subjects(fetched), fetched)
         lacking += [f"{each} " for each in subjects(fetched) if self._is_hidden(each)]
         while lacking:
-            answer = Answer()
-            self._archive.fetch(
-                lacking,
-                fetched,
-                answer.ok,
-                answer.fail,
-                depth=depth,
-                is_wanted=answer.is_awaited,
-            )
-            fetched = await answer.future
+            fetched = await with_room(partial(self._fetch, lacking, fetched, depth))
             lacking = self._archive.lacking(subjects(fetched), fetched)
+        return fetched
+
+    async def _fetch(self, lacking: Sequence[str], before: Fetched | None, depth: Depth) -> Fetched:
+        answer = Answer()
+        self._archive.fetch(
+            lacking, before, answer.ok, answer.fail, depth=depth, is_wanted=answer.is_awaited
+        )
+        fetched: Fetched = await answer.future
         return fetched
 
     def _is_hidden(self, subject: str) -> bool:
@@ -437,7 +442,7 @@ class Sight:
         return not self._may_see_all(each for each in tasks if isinstance(each, Task))
 
     async def _read(self, read: Callable[[LogReader], T]) -> T:
-        return await read_log(self._shard, read)
+        return await with_room(partial(read_log, self._shard, read))
 
 
 def _task_of(name: str) -> str | None:

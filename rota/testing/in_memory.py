@@ -26,6 +26,7 @@ from rota.domain.commands import Limits, Outcome
 from rota.domain.delivery import DeliveryReport
 from rota.domain.events import TaskLogged
 from rota.domain.intake import BatchRequest, Request
+from rota.domain.packed import written
 from rota.domain.task import Task
 from rota.domain.tokens import LOCAL, ROTA
 from rota.errors import QueueFull, RotaError
@@ -277,7 +278,7 @@ class InMemoryRota:
 
     def view(self, task: str) -> dict[str, Any]:
         """Show a task as GET /v1/tasks/{id} does."""
-        shown: dict[str, Any] = orjson.loads(orjson.dumps(native(self.task(task))))
+        shown: dict[str, Any] = orjson.loads(written(native(self.task(task))))
         return shown
 
     def result(self, task: str) -> Any:

@@ -115,6 +115,15 @@ def test_replay_lists_tasks(typed, kept, records):
     assert all(task.id in shown for task in state.tasks)
 
 
+def test_replay_lists_tasks_with_large_params(typed, tmp_path):
+    large = {"long": "x" * 10_000}
+    log = LmdbLog(tmp_path / "data", map_bytes=1 << 24)
+    log.append(chained(records_of([submitted(params=large)])), 0, log.claim())
+    log.close()
+    words = ("replay", "--data-dir", tmp_path / "data", "--tasks", "--json")
+    assert json.loads(typed(*words).stdout)["tasks"][0]["params"] == large
+
+
 def test_replay_tells_what_is_paused(typed, tmp_path):
     with ServerProcess(tmp_path / "data", args=("--paused",)) as process:
         client = JsonClient(process.url)

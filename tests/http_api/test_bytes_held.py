@@ -176,7 +176,7 @@ def test_who_sends_a_large_body_in_vain_sees_why(serve: Servers) -> None:
 def test_bodies_on_their_way_in_are_bounded_together(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.http.body_budget.BYTES_MAX", 300_000)
+    monkeypatch.setattr("rota.http.byte_budgets.BODIES_BYTES_MAX", 300_000)
     rota = serve()
 
     def held() -> int:
@@ -202,7 +202,7 @@ def test_bodies_on_their_way_in_are_bounded_together(
 def test_bodies_that_were_only_promised_keep_nobody_out(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.http.body_budget.BYTES_MAX", 300_000)
+    monkeypatch.setattr("rota.http.byte_budgets.BODIES_BYTES_MAX", 300_000)
     rota = serve()
     with contextlib.ExitStack() as stack:
         for _ in range(5):

@@ -29,6 +29,7 @@ from rota.domain import events as e
 from rota.domain.commands import PULL
 from rota.domain.fold import TASK_EVENTS
 from rota.domain.moves import MOVES
+from rota.domain.packed import written
 from rota.domain.task import IN_FLIGHT, READY, REJECTED, TERMINAL, WAITING, TaskState
 from rota.eventlog.chain import GENESIS
 from rota.eventlog.codec import decode, kind_of
@@ -400,7 +401,7 @@ async def _compare_list(session: aiohttp.ClientSession, url: str, audit: Audit) 
 
 def _view(task: Any) -> Any:
     """Show a task as its records tell; the limit that holds it is in none of them."""
-    view = orjson.loads(orjson.dumps(views.native(task)))
+    view = orjson.loads(written(views.native(task)))
     view.pop("waitReason", None)
     return view
 

@@ -12,12 +12,10 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.intake import Request, Usual
-from rota.domain.packed import spliced
+from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import WAITING, TaskState
@@ -124,7 +122,7 @@ def _error_info(task: Task) -> dict[str, Any] | None:
 
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
-    return {"X-AutoMechanica-Event": f"task.{STATES[task.state]}"}, orjson.dumps(view(task))
+    return {"X-AutoMechanica-Event": f"task.{STATES[task.state]}"}, written(view(task))
 
 
 def workflow_callback(
@@ -132,7 +130,7 @@ def workflow_callback(
 ) -> tuple[dict[str, str], bytes]:
     """Render the callback of a workflow that is `what` now."""
     headers = {"X-AutoMechanica-Event": f"workflow.{what}"}
-    return headers, orjson.dumps(workflow_view(flow, tasks))
+    return headers, written(workflow_view(flow, tasks))
 
 
 def own_words(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rota.clock import rfc3339
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, WAIT_MS_MAX
 from rota.domain.browsers import START, STOP, STOP_ALL
 from rota.domain.intake import EVERY_TYPE, NOTHING_USUAL, Request, TimeoutTooLong, Usual
-from rota.domain.packed import spliced
+from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import TaskState
@@ -121,7 +119,7 @@ def _add_course(shown: dict[str, Any], task: Task) -> None:
 
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
-    return {"X-BrowserManager-Event": f"job.{STATES[task.state]}"}, orjson.dumps(view(task))
+    return {"X-BrowserManager-Event": f"job.{STATES[task.state]}"}, written(view(task))
 
 
 def problem(error: RotaError, request_id: str) -> dict[str, Any]:

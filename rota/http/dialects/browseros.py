@@ -17,7 +17,7 @@ from rota.clock import rfc3339
 from rota.config import BROWSEROS_BATCH_MAX
 from rota.domain import events as e
 from rota.domain.intake import CHAT, BatchRequest, Request, TimeoutTooLong, Usual
-from rota.domain.packed import spliced
+from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL, TaskState
@@ -139,7 +139,7 @@ def callback(task: Task) -> tuple[dict[str, str], bytes]:
     elif task.error is not None:
         body["error"] = task.error
     body["executionTimeMs"] = _execution_ms(task)
-    return {"X-BrowserOS-Event": f"task.{STATES[task.state]}"}, orjson.dumps(body)
+    return {"X-BrowserOS-Event": f"task.{STATES[task.state]}"}, written(body)
 
 
 def batch_view(batch: Batch, tasks: list[Task | None]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def batch_callback(batch: Batch, tasks: Sequence[Task]) -> tuple[dict[str, str],
         "executionTimeMs": (batch.finished_at - batch.created_at) // 1000,
         "tasks": [orjson.loads(callback(task)[1]) for task in tasks],
     }
-    return {"X-BrowserOS-Event": f"batch.{_fate(batch)}"}, orjson.dumps(body)
+    return {"X-BrowserOS-Event": f"batch.{_fate(batch)}"}, written(body)
 
 
 def event_view(record: Record[e.Event], batch_id: str | None) -> dict[str, Any] | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from aiohttp import WSMsgType, web
 
 from rota.clock import rfc3339
 from rota.domain import events as e
 from rota.domain.fold import TASK_EVENTS
+from rota.domain.packed import written
 from rota.domain.task import TERMINAL
 from rota.eventlog.codec import kind_of
 from rota.http.dialects.browsermanager import view
@@ -91,4 +91,4 @@ async def _send(
     if record is not None:
         body["event"] = kind_of(type(record.event))
         body["timestamp"] = rfc3339(record.at)
-    await socket.send_str(orjson.dumps({**body, "data": shown}).decode())
+    await socket.send_str(written({**body, "data": shown}).decode())

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rota.actors.messages import Admitted, Refused
 from rota.clock import rfc3339
 from rota.config import PINCHTAB_BATCH_MAX, PINCHTAB_DEADLINE_S
 from rota.domain.admission import check_ahead
 from rota.domain.intake import Request, Usual
+from rota.domain.packed import written
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest
 from rota.http import views
@@ -84,7 +83,7 @@ def problem(error: RotaError, request_id: str) -> dict[str, Any]:
 
 def callback(task: Task) -> tuple[dict[str, str], bytes]:
     headers = {"X-PinchTab-Event": "task.completed", "X-PinchTab-Task-ID": task.id}
-    return headers, orjson.dumps(view(task))
+    return headers, written(view(task))
 
 
 def _request(call: Call, body: PinchTabBody | PinchTabItem, agent: str, url: str | None) -> Request:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from rota.actors.project_messages import ItemAdded, Stopping
     from rota.domain.intake import Request
+    from rota.domain.packed import Deferred
     from rota.domain.project_parts import Project
     from rota.http.call import Call
     from rota.http.project_views import MaySee
@@ -168,7 +169,7 @@ async def list_tasks(call: Call) -> Any:
     words = dialect.STATES if call.dialect else {}
 
     def show(project: Project) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
+        rows: list[Deferred] = []
         size, place = 0, at
         for item in project.items[at : at + limit]:
             if may_see(item.agent):
@@ -197,8 +198,8 @@ async def get_task(call: Call) -> Any:
     task, may_see = call.params["task"], call.sight.may_see
     words = dialect.STATES if call.dialect else {}
 
-    def show(project: Project) -> dict[str, Any]:
-        return {"projectId": project.id, **listed_view(project, task, may_see, words)}
+    def show(project: Project) -> dict[str, Any] | Deferred:
+        return listed_view(project, task, may_see, words)
 
     return call.json(await call.sight.projects.show(call.params["id"], show))
 
