@@ -25,15 +25,15 @@ PROJECT_STEPS = {
     for step, rest in (
         ("POST", "/run"), ("POST", "/stop"), ("POST", "/force-stop"), ("POST", "/{id}/tasks"),
         ("PATCH", "/{id}/tasks/{task}"), ("DELETE", "/{id}/tasks/{task}"), ("DELETE", "/{id}"),
-        ("POST", "/{id}/run"), ("POST", "/{id}/queue/stop"), ("POST", "/{id}/queue/force-stop"),
+        ("PUT", "/{id}"), ("POST", "/{id}/run"), ("POST", "/{id}/queue/stop"), ("POST", "/{id}/queue/force-stop"),
     )
 }  # fmt: skip
 PROJECT_VIEWS = {
     f"GET {base}{rest}"
     for base in PROJECTS
     for rest in (
-        "", "/{id}", "/{id}/tasks", "/{id}/queue/status", "/{id}/runs", "/{id}/runs/{run}",
-        "/{id}/runs/{run}/events",
+        "", "/{id}", "/{id}/tasks", "/{id}/tasks/{task}", "/{id}/queue/status", "/{id}/runs",
+        "/{id}/runs/{run}", "/{id}/runs/{run}/events",
     )
 }  # fmt: skip
 SUBMITS = {
@@ -117,7 +117,8 @@ def test_every_route_is_for_whom_the_table_says(guarded: Guarded, role: str) -> 
     for route in ALL:
         if route.path == "/v1/tokens/{id}":
             continue  # it has a test of its own, and this would revoke ours
-        path = route.path.replace("{id}", "tsk_nobody00") + ("?after=x" if route.is_stream else "")
+        own = "ann" if route.method == "PUT" else "tsk_nobody00"  # a project is made for its agent
+        path = route.path.replace("{id}", own) + ("?after=x" if route.is_stream else "")
         answer = guarded.ask(role, route.method, path, {} if route.method == "POST" else None)
         may = route.public or role == "admin" or named(route) in MAY[role]
         assert answer.status != 401, (role, named(route))
