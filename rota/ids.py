@@ -12,9 +12,15 @@ from __future__ import annotations
 import secrets
 from uuid import UUID
 
-TASK, BATCH, WORKFLOW, RUN = "tsk_", "bat_", "wfl_", "run-"
-PREFIXES = (TASK, BATCH, WORKFLOW, RUN)
-"""What drawn ids begin with, and ids that clients choose do not."""
+from rota.domain.delivery import DELIVERY
+from rota.domain.dependencies import BATCH, REF
+from rota.domain.leases import LEASE
+
+TASK, WORKFLOW, RUN, REQUEST = "tsk_", "wfl_", "run-", "req_"
+DRAWN = (TASK, BATCH, WORKFLOW, RUN)
+"""The prefixes of ids in the log that begin with their time."""
+PREFIXES = (*DRAWN, LEASE, DELIVERY, REQUEST, REF)
+"""The prefixes of all ids that rota makes; ids that clients choose cannot begin with them."""
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -94,7 +100,7 @@ def uuid(now_us: int) -> str:
 
 
 def request_id() -> str:
-    return "req_" + _draw().hex()
+    return REQUEST + _draw().hex()
 
 
 def token_secret() -> str:

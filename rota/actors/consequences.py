@@ -19,7 +19,7 @@ from rota.actors.log_rate import LogRate
 from rota.actors.schedule_messages import FireSchedule, LookAtSchedule
 from rota.domain import events as e
 from rota.domain.delivery import ESCALATED, delivery_id
-from rota.domain.schedule import AWAITED_PROJECT
+from rota.domain.fold import AWAITED_PROJECT
 from rota.domain.task import READY, WAITING, lane_for
 from rota.logs import ERROR_CHARS_MAX
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rota import ids
+from rota.domain.dependencies import BATCH
 from rota.errors import Conflict
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class NewIds:
     def go_on_after(self, log: LogReader, state: State) -> None:
         """Draw later ids than those in a log. Reads it: for a start."""
         end = ids.beginning_at(max(state.at, state.steps.latest) + AHEAD_US)
-        for prefix in ids.PREFIXES:
+        for prefix in ids.DRAWN:
             self._ids.go_beyond(log.last_subject(prefix, prefix + end).removeprefix(prefix))
 
     def of_task(
@@ -79,7 +80,7 @@ class NewIds:
     def of_run(self) -> str:
         return self.of_batch("native", ids.RUN)
 
-    def of_batch(self, dialect: str, prefix: str = ids.BATCH) -> str:
+    def of_batch(self, dialect: str, prefix: str = BATCH) -> str:
         drawn = self.draw(dialect)
         return drawn if dialect in UUID_DIALECTS else prefix + drawn.removeprefix(ids.TASK)
 

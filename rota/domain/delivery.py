@@ -53,9 +53,12 @@ class Delivery:
         self.tries = tries
 
 
+DELIVERY = "dlv_"
+
+
 def delivery_id(seq: int, subject: str) -> str:
     """Name the delivery that the end of a task or batch at `seq` owes: alike in every replay."""
-    return f"dlv_{seq}_{subject}"
+    return f"{DELIVERY}{seq}_{subject}"
 
 
 def seq_of(name: str) -> int:

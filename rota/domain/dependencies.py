@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Find = Callable[[str], Task | None]
     WaitsOf = Callable[[str], Iterable[str]]
 
-REF = "ref:"
+REF, BATCH = "ref:", "bat_"
 DOOMED = "dependency_failed"
 """The code of what is cancelled because a dependency of it has failed or was cancelled."""
 AT_ONCE_MAX = 100
@@ -106,7 +106,7 @@ def resolve(depends: Sequence[str | int], items: Items | None = None) -> dict[st
         elif each.startswith(REF):
             name = each.removeprefix(REF)
             _name(found, name, items.of_ref(name))
-        elif each.startswith("bat_"):
+        elif each.startswith(BATCH):
             raise _bad(f"'{each[:100]}' is a batch; name its tasks")
         else:
             _name(found, each, each)

@@ -34,8 +34,8 @@ from rota.domain.task import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROJECT = "project:"
-"""What a task that is held on a list waits for begins with this; its project's name follows."""
+AWAITED_PROJECT = "project/"
+"""What a project is awaited by, with its id: no task's id has a slash, so no task can end that."""
 
 
 def born(record: e.Record[e.TaskSubmitted | e.TaskRejected]) -> Task:
@@ -109,7 +109,7 @@ def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
 
 
 def _held(record: e.Record[e.TaskHeld], task: Task) -> None:
-    task.state, task.waits = BLOCKED, {PROJECT + record.event.project}
+    task.state, task.waits = BLOCKED, {AWAITED_PROJECT + record.event.project}
     task.next_at = 0
     task.touched_at = record.at
 

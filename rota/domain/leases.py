@@ -28,11 +28,12 @@ LEASE_MS_MIN = 1000
 LEASE_MS_MAX = 3_600_000
 
 _ENDS = (e.TaskSucceeded, e.TaskFailed, e.AttemptFailed, e.AttemptInterrupted)
-_ID = re.compile(r"lse_([1-9][0-9]{0,18})_(.+)", re.DOTALL)
+LEASE = "lse_"
+_ID = re.compile(LEASE + r"([1-9][0-9]{0,18})_(.+)", re.DOTALL)
 
 
 def lease_id(task_id: str, token: int) -> str:
-    return f"lse_{token}_{task_id}"
+    return f"{LEASE}{token}_{task_id}"
 
 
 def named_by(name: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain import events as e
 from rota.domain.admission import check_can_fit
+from rota.domain.fold import AWAITED_PROJECT
 from rota.domain.packed import packed, unpacked
 from rota.domain.shares import Shares, share_of
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
@@ -252,8 +253,6 @@ class Schedule:
 
 
 _KEPT = [n for n in Schedule.__slots__ if n not in ("agents", "makes", "project", "target_json")]
-AWAITED_PROJECT = "project/"
-"""What a project is awaited by, with its id: no task's id has a slash."""
 
 
 def agents_of(target: dict[str, Any]) -> dict[str, int]:

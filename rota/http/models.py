@@ -37,7 +37,6 @@ from rota.config import (
     TOKEN_MS_MAX,
     URL_CHARS_MAX,
 )
-from rota.domain.dependencies import REF
 from rota.domain.notes import LINE_CHARS_MAX, LINES_MAX, REPORT_BYTES_MAX
 from rota.domain.plan import NO_PLAN, TIMEOUT_MS_MAX, Plan, Wish, asked_in, wishes_of
 from rota.domain.tokens import NAME_PATTERN, TOKEN_AGENTS_MAX
@@ -49,7 +48,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
 _TOKEN_NAME = re.compile(NAME_PATTERN)
-_PREFIXES = (*PREFIXES, REF)
 _OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 PRIORITY_WORDS = {"critical": 0, "high": 1, "normal": 2, "medium": 2, "low": 3}
@@ -125,8 +123,8 @@ def _own_id(text: str, info: ValidationInfo) -> str:
     if not _OWN_ID.fullmatch(text):
         msg = "must be letters, digits and . _ : - only"
         raise ValueError(msg)
-    if text.startswith(_PREFIXES):
-        msg = f"must not begin with {' or '.join(_PREFIXES)}, as rota's own ids do"
+    if text.startswith(PREFIXES):
+        msg = f"must not begin with {' or '.join(PREFIXES)}, as rota's own ids do"
         raise ValueError(msg)
     return not_reserved(text, "tasks", info)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from support.http_server import Client, Rota, until
+from support.http_server import Client, Rota, ended, until
 from support.leasing import say, take, take_one
 from support.server_process import ServerProcess
 from support.stubborn import EXECUTORS, STUBBORN, TYPES, StubbornRota
@@ -472,7 +472,7 @@ def test_a_retried_task_waits_at_the_head_of_its_list_for_a_run(rota: Rota) -> N
     in_hand(rota, "p", busy)
     assert rota.post(f"/v1/tasks/{task}/retry").json == {"taskId": task, "state": "blocked"}
     assert listed(rota, "p")[0] == task
-    assert rota.get(f"/v1/tasks/{task}").json["waitingFor"] == ["project:p"]
+    assert rota.get(f"/v1/tasks/{task}").json["waitingFor"] == ["project/p"]
     assert rota.inside(lambda s: s.shard.state.slots.total) == 1
     again = rota.post("/projects/p/tasks", {"action": "fail", "idempotencyKey": "k"})
     assert (again.status, again.json["taskId"]) == (200, task)
@@ -483,6 +483,22 @@ def test_a_retried_task_waits_at_the_head_of_its_list_for_a_run(rota: Rota) -> N
     assert (found["state"], found["runId"], found["attempt"]) == ("failed", last, 2)
     assert rota.post(f"/v1/tasks/{busy}/retry").status == 202, "a force-stopped one can be, too"
     assert listed(rota, "p")[0] == busy
+
+
+@pytest.mark.parametrize("action", ["fail", "echo"])
+def test_no_task_ends_what_a_project_holds_whatever_it_is_called(rota: Rota, action: str) -> None:
+    [task] = add(rota, "p", "fail")
+    run(rota, "p")
+    assert idle(rota, "p")["stopReason"] == "task_failed"
+    rota.post(f"/v1/tasks/{task}/retry")
+    held_by = rota.get(f"/v1/tasks/{task}").json["waitingFor"]
+    for name in ("p", "project:p", *held_by):
+        made = rota.post("/v1/tasks", {"agentId": "me", "action": action, "taskId": name})
+        assert (made.status == 400) == ("/" in name)
+        if made.status != 400:
+            ended(rota, name)
+    assert rota.get(f"/v1/tasks/{task}").json["state"] == "blocked"
+    assert listed(rota, "p")[0] == task
 
 
 def test_a_task_on_a_list_again_goes_when_it_is_removed_or_its_project_deleted(rota: Rota) -> None:

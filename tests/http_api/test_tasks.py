@@ -11,7 +11,7 @@ from support.http_server import Rota, Servers, Target, until, with_tab
 from rota.http.answers import TaskPage, TaskView
 from rota.http.route import reserved_words
 from rota.http.routes import ROUTES
-from rota.ids import PREFIXES
+from rota.ids import DRAWN, PREFIXES
 
 
 def native(rota: Rota, task_id: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_the_reserved_ids_are_those_that_paths_end_in() -> None:
     assert words["projects"] == {"run", "stop", "force-stop"}
 
 
-@pytest.mark.parametrize("own", [*RESERVED, "tsk_1", "bat_1", "wfl_1", "run-1", "ref:1"])
+@pytest.mark.parametrize("own", [*RESERVED, *(f"{each}1" for each in PREFIXES)])
 def test_an_id_that_is_rotas_cannot_be_chosen(rota: Rota, own: str) -> None:
     task = {"agentId": "ann", "action": "waits", "taskId": own}
     batch = {"tasks": [task]}
@@ -170,7 +170,7 @@ def test_drawn_ids_begin_with_what_no_chosen_id_may(rota: Rota) -> None:
         rota.post("/v1/workflows", {"tasks": [item]}).json["workflowId"],
         rota.post("/v1/projects/p/run").json["runId"],
     ]
-    assert {each[:4] for each in drawn} == set(PREFIXES)
+    assert {each[:4] for each in drawn} == set(DRAWN)
 
 
 @pytest.mark.parametrize("own", [*RESERVED, "run-1"])
@@ -179,7 +179,7 @@ def test_a_task_of_an_older_log_is_read_whatever_it_is_called(
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr("rota.http.app.reserved_words", lambda _: {})
-        older.setattr("rota.http.models._PREFIXES", ())
+        older.setattr("rota.http.models.PREFIXES", ())
         rota.restart()
         rota.submit_native("ann", "waits", taskId=own)
     rota.restart()

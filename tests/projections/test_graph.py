@@ -246,7 +246,7 @@ def test_what_is_due_is_what_the_tasks_themselves_say(seed: int) -> None:
         for task_id, task in blocked.items():
             assert task.plan is not None
             assert task.waits is not None
-            own = {f"project:{task.plan.project}"} if task.plan.project is not None else set()
+            own = {f"project/{task.plan.project}"} if task.plan.project is not None else set()
             assert task.waits <= set((task.plan.depends or {}).values()) | own
             if not task.waits:
                 assert state.graph.due[task_id] == ""
