@@ -2,7 +2,8 @@
 
 A function names what it wants: `ctx` (or anything annotated as Context), `params` (the whole dict),
 and params by their names; those annotated with a pydantic model are validated. A model that is the
-only parameter takes all params. What it returns must be JSON, and is written as such at once.
+only parameter takes all params, also as `Annotated[Model, ...]` or `Model | None` (None if there
+are no params). What it returns must be JSON, and is written as such at once.
 Whatever happens becomes an `Outcome` as `settle` takes it; only a cancelled attempt has none.
 """
 
@@ -12,7 +13,8 @@ import asyncio
 import dataclasses
 import inspect
 import traceback
-from typing import TYPE_CHECKING, Any, get_args
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -63,6 +65,7 @@ class Function:
         lone = next(iter(hints), "")
         is_alone = len(hints) == 1 and self._whole is None
         self._takes_all = lone if is_alone and _is_model(hints[lone]) else None
+        self._may_be_none = is_alone and NoneType in _arms(hints[lone])
 
     def _check(self, parameter: inspect.Parameter, hint: Any) -> None:
         """Refuse a parameter that no task could fill. Raises ConfigError."""
@@ -80,7 +83,9 @@ class Function:
 
     def arguments(self, ctx: Context) -> dict[str, Any]:
         """Say what to call it with. Raises Fail `bad_params`."""
-        params = {self._takes_all: ctx.params} if self._takes_all is not None else ctx.params
+        params = ctx.params
+        if self._takes_all is not None:
+            params = {self._takes_all: params or (None if self._may_be_none else {})}
         given = dict(params)
         if self._whole is not None:  # it has them all, so those without a name are no mistake
             given = {name: params[name] for name in params.keys() & self._signature.parameters}
@@ -165,12 +170,23 @@ def _gives_json(parameter: inspect.Parameter) -> bool:
     return parameter.kind is not parameter.VAR_KEYWORD
 
 
+def _arms(hint: Any) -> list[Any]:
+    """Give the types that a value may have, without what `Annotated` says of them."""
+    if get_origin(hint) is Annotated:
+        return _arms(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [arm for each in get_args(hint) for arm in _arms(each)]
+    return [hint]
+
+
 def _is_model(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, BaseModel)
+    """Whether a value is a model, or one of several, or None."""
+    arms = [arm for arm in _arms(hint) if arm is not NoneType]
+    return bool(arms) and all(isinstance(arm, type) and issubclass(arm, BaseModel) for arm in arms)
 
 
 def _names_model(hint: Any) -> bool:
-    """Whether a model is all or a part of it, as of `Model | None` or `list[Model]`."""
+    """Whether a model is all or a part of it, as of `list[Model]`."""
     return _is_model(hint) or any(_names_model(part) for part in get_args(hint))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Optional
+
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from rota.client import Context, Fail, Worker
 from rota.client.functions import Function
@@ -13,6 +15,10 @@ from rota.errors import ConfigError
 class Part(BaseModel):
     name: str
     count: int = 1
+
+
+class Other(BaseModel):
+    sku: str
 
 
 def given(function, params):
@@ -35,6 +41,31 @@ def test_a_lone_model_takes_all_params():
     with pytest.raises(Fail, match="name: Field required") as caught:
         given(lone, {"part": {"name": "bolt"}})
     assert caught.value.code == "bad_params"
+
+
+def test_a_lone_model_takes_all_params_however_it_is_annotated():
+    def annotated(part: Annotated[Part, Field(description="what is fitted")]):
+        return part
+
+    def optional(ctx: Context, part: Optional[Part] = None):  # noqa: UP045 - users write it
+        return part
+
+    def either(part: Annotated[Part, Field()] | Other | None):
+        return part
+
+    def others(part: list[Part] | None):
+        return part
+
+    bolt = {"name": "bolt"}
+    for function in (annotated, optional, either):
+        assert given(function, bolt) == Part(name="bolt")
+        with pytest.raises(Fail, match="Field required"):
+            given(function, {"part": bolt})
+    assert (given(optional, {}), given(either, {})) == (None, None)
+    with pytest.raises(Fail, match="name: Field required"):
+        given(annotated, {})
+    assert given(either, {"sku": "a"}) == Other(sku="a")
+    assert given(others, {"part": [bolt]}) == [Part(name="bolt")]
 
 
 def test_a_model_beside_others_is_bound_by_its_name():
