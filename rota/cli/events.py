@@ -38,6 +38,7 @@ MOMENT_US_MIN = 10**14
 @click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
 @click.option("--task", help="Only of this task, batch or workflow.")
 @click.option("--agent", help="Only of this agent.")
+@click.option("--project", help="Only of this project: its list and its runs.")
 @click.option("--follow", is_flag=True, help="Wait for new ones; from now on, unless --after.")
 @json_option
 @with_client
@@ -48,6 +49,7 @@ def events_command(
     kinds: tuple[str, ...],
     task: str | None,
     agent: str | None,
+    project: str | None,
     follow: bool,
     as_json: bool,
     client: JsonClient,
@@ -66,11 +68,17 @@ def events_command(
         after = max(0, client.head()["seq"] + after)
     found: Iterable[dict[str, Any]]
     if follow:
-        found = client.stream(after=after, kinds=kinds, task_id=task, agent=agent, on_lost=_lost)
+        found = client.stream(
+            after=after, kinds=kinds, task_id=task, agent=agent, project=project, on_lost=_lost
+        )
     elif task is not None:
+        if project is not None:
+            msg = "give --task or --project"
+            raise click.UsageError(msg)
         found = _of_task(client.iter_task_events(task, after=after or 0), kinds, agent)
     else:
-        found = _pages(client, after or 0, limit or EVENTS, kinds, agent)
+        wanted = {"kinds": kinds, "agent": agent, "project": project}
+        found = _pages(client, after or 0, limit or EVENTS, wanted)
     if limit is not None or not follow:
         found = islice(found, limit or EVENTS)
     try:
@@ -112,15 +120,15 @@ def _of_task(
 
 
 def _pages(
-    client: JsonClient, after: int, limit: int, kinds: tuple[str, ...], agent: str | None
+    client: JsonClient, after: int, limit: int, wanted: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Give up to about `limit` events: whoever wants few does not ask for a whole page."""
     if limit >= PAGE_ROWS_MAX:
-        yield from client.iter_events(after=after, kinds=kinds, agent=agent)
+        yield from client.iter_events(after=after, **wanted)
         return
     is_more = True
     while is_more:
-        page = client.events(after=after, limit=limit, kinds=kinds, agent=agent)
+        page = client.events(after=after, limit=limit, **wanted)
         yield from page["events"]
         after = page["next"]
         is_more = after < page["head"]

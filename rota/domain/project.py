@@ -60,9 +60,8 @@ def decide_run(
     """
     if known(project).run is not None:
         raise already_running(project_id)
-    if item is not None:
-        pending_item(project, project_id, item, sees)
-    return (e.RunQueued(run_id, project_id, mode, item, reason),)
+    agent = pending_item(project, project_id, item, sees).agent if item is not None else None
+    return (e.RunQueued(run_id, project_id, mode, item, reason, agent),)
 
 
 def decide_room(run_id: str, project_id: str, in_progress: int, most: int) -> e.RunStarted | None:
@@ -114,7 +113,8 @@ def _why_over(run: Run) -> e.RunEnded | None:
 
 
 def _ended(run: Run, state: str, reason: str, error: str | None = None) -> e.RunEnded:
-    return e.RunEnded(run.id, run.project, state, reason, run.completed, error)
+    agent = run.agent if error is not None else None
+    return e.RunEnded(run.id, run.project, state, reason, run.completed, error, agent)
 
 
 def _selected(run: Run, item: Item, rules: Rules, place: Place, find: Find) -> tuple[e.Event, ...]:
@@ -124,12 +124,12 @@ def _selected(run: Run, item: Item, rules: Rules, place: Place, find: Find) -> t
         freed = decide_freeing(task, place.now)._replace(run=run.id)
         if isinstance(freed, e.TaskReleased):
             freed = freed._replace(after="project")
-        return (e.RunTaskSelected(run.id, run.project, item.id), freed)
+        return (e.RunTaskSelected(run.id, run.project, item.id, item.agent), freed)
     request = item.request
     plan = request.plan._replace(project=run.project, run=run.id, idempotency=None, digest=None)
     wanted = place._replace(new_id=lambda: item.id)
     derived = decide_born(request._replace(plan=plan), rules, wanted)
-    return (e.RunTaskSelected(run.id, run.project, item.id), *derived)
+    return (e.RunTaskSelected(run.id, run.project, item.id, item.agent), *derived)
 
 
 def _wind_up(project: Project, run: Run, task: Task | None) -> tuple[e.Event, ...]:

@@ -78,13 +78,17 @@ class ProjectDeleted(NamedTuple):
 
 
 class RunQueued(NamedTuple):
-    """A run of a project was asked for: it is pending. With an `item` it takes that one first."""
+    """A run of a project was asked for: it is pending. With an `item` it takes that one first.
+
+    `item_agent` is the agent of that item: who may not see it is told of neither.
+    """
 
     run: str
     project: str
     mode: str
     item: str | None = None
     reason: str = ""
+    item_agent: str | None = None
 
 
 class RunStarted(NamedTuple):
@@ -98,12 +102,13 @@ class RunStarted(NamedTuple):
 class RunTaskSelected(NamedTuple):
     """It is this item's turn: it left its list, and its `task_submitted` follows this record.
 
-    Of one that was held the `task_released` or `task_delayed` follows.
+    Of one that was held the `task_released` or `task_delayed` follows. `item_agent` is its agent.
     """
 
     run: str
     project: str
     item: str
+    item_agent: str | None = None
 
 
 class RunStopRequested(NamedTuple):
@@ -125,7 +130,8 @@ class RunStopRequested(NamedTuple):
 class RunEnded(NamedTuple):
     """The run is completed or failed, for good; `reason` says why it ended.
 
-    So many of its tasks were `completed`. `error` is that of the task that failed it.
+    So many of its tasks were `completed`. `error` is that of the task that failed it, whose agent
+    is `item_agent`.
     """
 
     run: str
@@ -134,3 +140,4 @@ class RunEnded(NamedTuple):
     reason: str
     completed: int = 0
     error: str | None = None
+    item_agent: str | None = None

@@ -16,8 +16,11 @@ from rota.eventlog.codec import ABOUT_BATCHES, KINDS, VERSIONS, decode, subject_
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _BEGINNING = re.compile(
     rb'\{"seq":\d+,"at":\d+,"kind":"([a-z_]+)","v":(\d+)'
-    rb'(?:,"task":(%b))?(?:,"agent":(%b))?(?=[,}])' % (_STRING, _STRING)
+    rb'(?:,"task":(%b))?(?:,"agent":(%b))?(?=[,}])'
+    rb'(?:(?:,"by":%b)?(?:,"cause":\d+)?,"data":\{"project":(%b))?' % ((_STRING,) * 4)
 )
+_PLANNED = b'"project":'
+"""What the `task_submitted` of a project's task has somewhere in its data."""
 
 
 _OF_MANY = frozenset(KINDS[cls] for cls in ABOUT_BATCHES)
@@ -25,7 +28,7 @@ _OF_MANY = frozenset(KINDS[cls] for cls in ABOUT_BATCHES)
 
 
 class Heading(NamedTuple):
-    """Kind, task and agent of a record; None where it has none.
+    """Kind, task, agent and project of a record; None where it has none.
 
     A record of a batch or a workflow has that in the place of its task.
     """
@@ -33,18 +36,22 @@ class Heading(NamedTuple):
     kind: str
     task: str | None = None
     agent: str | None = None
+    project: str | None = None
 
 
 def heading_of(body: bytes) -> Heading:
     """Read what a record is about. Raises LogCorrupt or LogTooNew."""
     found = _BEGINNING.match(body)
     if found is not None:
-        kind, version, task, agent = found.groups()
+        kind, version, task, agent, project = found.groups()
         name = kind.decode()
-        if VERSIONS.get(name) == int(version) and name not in _OF_MANY:
-            return Heading(name, _text(task), _text(agent))
+        is_whole = name in _OF_MANY or (name == "task_submitted" and _PLANNED in body)
+        if VERSIONS.get(name) == int(version) and not is_whole:
+            return Heading(name, _text(task), _text(agent), _text(project))
     event: Any = decode(body).event
-    return Heading(KINDS[type(event)], subject_of(event), getattr(event, "agent", None))
+    plan = getattr(event, "plan", None)
+    project = getattr(event, "project", None) or (plan.project if plan is not None else None)
+    return Heading(KINDS[type(event)], subject_of(event), getattr(event, "agent", None), project)
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUTES", "Route", "routes_for"]
 
-FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "view")
+FEED_QUERY = ("after", "limit", "kind", "task", "agentId", "project", "view")
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -158,7 +158,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/events/stream",
         events.stream,
         "The history as server-sent events; resume with Last-Event-ID",
-        query=("after", "kind", "task", "agentId", "view"),
+        query=("after", "kind", "task", "agentId", "project", "view"),
         media="text/event-stream",
         is_stream=True,
         needs=Right.SEE,

@@ -129,6 +129,7 @@ class Streams:
         self._for_all: dict[Stream, None] = {}
         self._by_task: dict[str, dict[Stream, None]] = {}
         self._by_agent: dict[str, dict[Stream, None]] = {}
+        self._by_project: dict[str, dict[Stream, None]] = {}
         self._by_kind: dict[str, dict[Stream, None]] = {}
         self._due: list[Stream] = []
         self._shared: dict[tuple[object, ...], tuple[bytes, int] | None] = {}
@@ -164,11 +165,13 @@ class Streams:
 
     def _places(self, stream: Stream) -> Iterator[tuple[dict[str, dict[Stream, None]], str]]:
         """Say where to look a stream up: by that which the fewest records have."""
-        kinds, task, agent, _ = stream.wanted
+        kinds, task, agent, _, project = stream.wanted
         if task is not None:
             yield self._by_task, task
         elif agent is not None:
             yield self._by_agent, agent
+        elif project is not None:
+            yield self._by_project, project
         elif kinds is not None:
             for kind in kinds:
                 yield self._by_kind, kind
@@ -201,10 +204,11 @@ class Streams:
                 stream.wake()
 
     def _match(self, entry: Entry) -> None:
-        kind, task, agent = about = entry.about
+        kind, task, agent, project = about = entry.about
         for index, name in (
             (self._by_task, task),
             (self._by_agent, agent),
+            (self._by_project, project),
             (self._by_kind, kind),
         ):
             for stream in index.get(name, ()) if name is not None else ():

@@ -35,23 +35,26 @@ PAGE_BYTES = 1 << 20
 
 
 class Wanted(NamedTuple):
-    """What a reader wants: records of these kinds, this task and this agent; None is any.
+    """What a reader wants: records of these kinds, this task, agent and project; None is any.
 
-    Of those it gets the ones whose agent it `may_see`: all of them, if that is None.
+    Of those it gets the ones whose agent it `may_see`, or whose project if they have no agent: all
+    of them, if that is None.
     """
 
     kinds: frozenset[str] | None = None
     task: str | None = None
     agent: str | None = None
     may_see: MaySee | None = None
+    project: str | None = None
 
     def matches(self, about: Heading) -> bool:
-        kind, task, agent = about
+        kind, task, agent, project = about
         return (
             (self.kinds is None or kind in self.kinds)
             and (self.task is None or task == self.task)
             and (self.agent is None or agent == self.agent)
-            and (self.may_see is None or self.may_see(agent or None))
+            and (self.project is None or project == self.project)
+            and (self.may_see is None or self.may_see(agent or project or None))
         )
 
 

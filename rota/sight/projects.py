@@ -24,10 +24,11 @@ from rota.sight.feed import read_log
 from rota.sight.room import with_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from rota.actors.system import Shard
     from rota.domain.project_parts import Project
+    from rota.eventlog.heading import Heading
     from rota.eventlog.port import LogReader
     from rota.projections.steps import Steps
     from rota.sight.history import MaySee
@@ -150,23 +151,43 @@ def _seen(log: LogReader, bodies: list[bytes], may_see: MaySee, last: str | None
     shown: list[bytes] = []
     for body in bodies:
         event: Any = decode(body).event
-        hidden: dict[str, bool] = {}
         if isinstance(event, e.RunTaskSelected) and not is_seen(event.item):
             continue
+        is_hidden = False
         if isinstance(event, e.RunQueued) and event.item is not None:
-            hidden["item"] = not is_seen(event.item)
+            is_hidden = not is_seen(event.item)
         elif isinstance(event, e.RunStopRequested) and event.kills:
-            hidden["kills"] = not all(map(is_seen, event.kills))
+            is_hidden = not all(map(is_seen, event.kills))
         elif isinstance(event, e.RunEnded):
-            hidden["error"] = not may_see(last)
-        shown.append(_without(body, hidden) if any(hidden.values()) else body)
+            is_hidden = not may_see(last)
+        shown.append(_without_tasks(body) if is_hidden else body)
     return shown
 
 
-def _without(body: bytes, fields: Iterable[str]) -> bytes:
-    """Write a record again without some of its fields."""
+OF_TASKS = ("item", "item_agent", "kills", "error")
+"""What the record of a run may tell of tasks that not everybody may see."""
+RUN_KINDS = frozenset(
+    {"run_queued", "run_started", "run_task_selected", "run_stop_requested", "run_ended"}
+)
+
+
+def shown_to(body: bytes, about: Heading, may_see: MaySee | None) -> bytes:
+    """Leave out of a run's record what is of a task whose agent may not be seen, or is not said.
+
+    The record alone says which: which agents' tasks a force-stop cuts off it does not.
+    """
+    if may_see is None or about.kind not in RUN_KINDS:
+        return body
+    data = orjson.loads(body)["data"]
+    agent = data.get("item_agent")
+    is_told = any(name in data for name in OF_TASKS)
+    return _without_tasks(body) if is_told and (agent is None or not may_see(agent)) else body
+
+
+def _without_tasks(body: bytes) -> bytes:
+    """Write a record again without what it tells of tasks."""
     raw = orjson.loads(body)
-    for name in fields:
+    for name in OF_TASKS:
         raw["data"].pop(name, None)
     return orjson.dumps(raw)
 

@@ -311,9 +311,10 @@ class Sight:
         kinds: frozenset[str] | None = None,
         task: str | None = None,
         agent: str | None = None,
+        project: str | None = None,
     ) -> Wanted:
         """Say which records are wanted, of those that may be seen: for pages and for streams."""
-        return history.Wanted(kinds, task, agent, self._may_see)
+        return history.Wanted(kinds, task, agent, self._may_see, project)
 
     async def head(self) -> Head:
         return await self._read(lambda log: log.head())

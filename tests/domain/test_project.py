@@ -44,7 +44,7 @@ def running(*names: str, mode: str = "loop", first: str | None = None) -> tuple[
 
 def taken(name: str) -> tuple[e.Event, ...]:
     born = e.TaskSubmitted(name, "agent-1", "echo", "builtin", 1, plan=PLAN)
-    return e.RunTaskSelected("run-1", "p", name), born
+    return e.RunTaskSelected("run-1", "p", name, "agent-1"), born
 
 
 def done(name: str) -> tuple[e.Event, ...]:
@@ -70,18 +70,21 @@ def next_of(*events: e.Event) -> tuple[e.Event, ...]:
 
 
 def ended(state: str, reason: str, completed: int = 0, error: str | None = None) -> e.RunEnded:
-    return e.RunEnded("run-1", "p", state, reason, completed, error)
+    agent = "agent-1" if error is not None else None
+    return e.RunEnded("run-1", "p", state, reason, completed, error, agent)
 
 
 def test_the_first_of_the_list_becomes_a_task_in_the_step_that_selects_it() -> None:
     selected, born = next_of(*running("a", "b"))
-    assert selected == e.RunTaskSelected("run-1", "p", "a")
+    assert selected == e.RunTaskSelected("run-1", "p", "a", "agent-1")
     assert isinstance(born, e.TaskSubmitted)
     assert (born.task, born.plan) == ("a", PLAN)
 
 
 def test_a_run_begins_with_the_one_that_it_was_told_to() -> None:
-    assert next_of(*running("a", "b", first="b"))[0] == e.RunTaskSelected("run-1", "p", "b")
+    assert next_of(*running("a", "b", first="b"))[0] == e.RunTaskSelected(
+        "run-1", "p", "b", "agent-1"
+    )
     gone = (*running("a", "b", first="b"), e.ProjectTaskRemoved("agent-1", "p", "b"))
     [end] = next_of(*gone)
     assert end == ended("failed", "task_gone", 0, "the task to begin with was removed")
@@ -116,7 +119,9 @@ def test_a_run_ends_for_its_reason(story: tuple[e.Event, ...], end: e.RunEnded) 
 
 
 def test_a_loop_goes_on_after_a_success() -> None:
-    assert next_of(*running("a", "b"), *done("a"))[0] == e.RunTaskSelected("run-1", "p", "b")
+    assert next_of(*running("a", "b"), *done("a"))[0] == e.RunTaskSelected(
+        "run-1", "p", "b", "agent-1"
+    )
 
 
 def test_nothing_is_decided_while_its_task_goes_on_or_it_is_pending() -> None:
@@ -135,7 +140,7 @@ def test_a_stop_takes_back_what_has_not_begun_and_leaves_what_has() -> None:
     over = e.RunEnded("run-1", "p", "completed", "stopped")
     again = (e.RunQueued("run-2", "p", "single"), e.RunStarted("run-2", "p"))
     assert next_of(*running("a", "b"), *taken("a"), stop, held, back, over, *again) == (
-        e.RunTaskSelected("run-2", "p", "a"),
+        e.RunTaskSelected("run-2", "p", "a", "agent-1"),
         e.TaskReleased("a", "agent-1", "project", "run-2"),
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.http_server import Answer, Servers
+    from support.http_server import Answer, Rota, Servers
 
 ECHO = {"action": "echo"}
 BOBS = {"agentId": "bob", "taskId": "b-secret"}
@@ -86,6 +86,54 @@ def test_neither_id_nor_error_of_what_is_anothers_is_shown(serve: Servers) -> No
     events = ann.ask("GET", f"/v1/projects/ann/runs/{run_id}/events").json["events"]
     assert [each["kind"] for each in events] == ["run_queued", "run_started", "run_ended"]
     assert ann.ask("GET", f"/v1/projects/ann/runs/{run_id}/events?after=1").status == 200
+
+
+def test_the_feed_and_streams_have_the_runs_of_its_own_projects(serve: Servers) -> None:
+    ann = Ann(serve, {**ECHO, "taskId": "mine"}, FAILS)
+    for project in ("bob", "ann-too"):
+        ann.ops.post(f"/v1/projects/{project}/tasks", {**ECHO, "agentId": "bob"})
+        ann.ops.post(f"/v1/projects/{project}/run")
+    run_id = ann.ran({"mode": "loop"})
+    got = ann.ask("GET", "/v1/events?limit=1000&kind=run_queued,run_task_selected,run_ended")
+    assert [each["kind"] for each in got.json["events"]] == [
+        "run_queued", "run_task_selected", "run_task_selected", "run_ended",
+    ]  # fmt: skip
+    queued, own, others, ended = (each["data"] for each in got.json["events"])
+    assert {each["run"] for each in (queued, own, others, ended)} == {run_id}
+    assert (own["item"], others) == ("mine", {"run": run_id, "project": "ann"})
+    assert (ended["reason"], "error" in ended) == ("task_failed", False)
+    path = "/v1/events/stream?after=0&project=ann&kind=run_task_selected,run_ended"
+    token = bearer(ann.guarded.tokens["submit"])
+    with ann.ops.stream(path, **token) as stream:
+        frames = [frame.event for frame in stream.take(3)]
+    assert frames == got.json["events"][1:]
+    said = ann.ask("GET", "/v1/events?limit=1000").body.decode()
+    assert "b-secret" not in said
+    assert "Elm" not in said
+
+
+def test_the_feed_and_streams_filter_by_project(rota: Rota) -> None:
+    tasks = [{**ECHO, "taskId": "t1"}, {**ECHO, "taskId": "t2", "agentId": "bob"}]
+    for project in ("p", "q"):
+        rota.request("PUT", f"/v1/projects/{project}")
+    rota.post("/v1/projects/p/tasks", tasks)
+    rota.post("/v1/projects/q/tasks", {**ECHO, "params": {"project": "p"}})
+    with rota.stream("/v1/events/stream?project=p") as stream:
+        for project in ("q", "p"):
+            run = rota.post(f"/v1/projects/{project}/run", {"mode": "loop"}).json["runId"]
+            assert rota.get(f"/v1/projects/{project}/runs/{run}?waitMs=9000").json["completed"]
+        kinds = [
+            "run_queued", "run_started", "run_task_selected", "task_submitted",
+            "run_task_selected", "task_submitted", "run_ended",
+        ]  # fmt: skip
+        assert [frame.event["kind"] for frame in stream.take(len(kinds))] == kinds
+    found = rota.events(project="p")
+    assert [each["kind"] for each in found] == [
+        "project_created", "project_task_added", "project_task_added", *kinds,
+    ]  # fmt: skip
+    assert {each["data"]["project"] for each in found} == {"p"}
+    assert rota.events(project="p", agentId="bob", kind="project_task_added") == [found[2]]
+    assert rota.events(project="nobody") == []
 
 
 def test_what_is_its_own_is_shown_beside_what_is_anothers(serve: Servers) -> None:

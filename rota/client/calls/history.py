@@ -50,10 +50,11 @@ class HistoryCalls:
         kinds: Iterable[str] = (),
         task_id: str | None = None,
         agent: str | None = None,
+        project: str | None = None,
         view: str | None = None,
     ) -> Call:
         """Give a page of the history after a seq; the next page is after its `next`."""
-        query = _wanted(kinds, task_id, agent, view)
+        query = _wanted(kinds, task_id, agent, project, view)
         return Call("GET", "/v1/events", {"after": after, "limit": limit, **query}, is_safe=True)
 
     @iterates(Event)
@@ -64,10 +65,11 @@ class HistoryCalls:
         kinds: Iterable[str] = (),
         task_id: str | None = None,
         agent: str | None = None,
+        project: str | None = None,
         view: str | None = None,
     ) -> Rows[Json]:
         """Give the history after a seq to its present end, asked for a page at a time."""
-        query, is_more = _wanted(kinds, task_id, agent, view), True
+        query, is_more = _wanted(kinds, task_id, agent, project, view), True
         while is_more:
             asked = {"after": after, "limit": PAGE_ROWS, **query}
             page: Json = yield Call("GET", "/v1/events", asked, is_safe=True)
@@ -89,6 +91,7 @@ class HistoryCalls:
         kinds: Iterable[str] = (),
         task_id: str | None = None,
         agent: str | None = None,
+        project: str | None = None,
         view: str | None = None,
         on_lost: Callable[[str], None] | None = None,
     ) -> Rows[Json]:
@@ -98,7 +101,7 @@ class HistoryCalls:
         is told. Raises if the first one cannot be made, or the server refuses.
         """
         at: int = (yield head_call())["seq"] if after is None else after
-        open_at = stream_at(kinds=kinds, task_id=task_id, agent=agent, view=view)
+        open_at = stream_at(kinds=kinds, task_id=task_id, agent=agent, project=project, view=view)
         yield from stream_rows(open_at, at, on_lost)
 
 
@@ -111,17 +114,23 @@ def stream_at(
     kinds: Iterable[str] = (),
     task_id: str | None = None,
     agent: str | None = None,
+    project: str | None = None,
     view: str | None = None,
 ) -> Callable[[int], Open]:
     """Say which events are wanted; where from is said when the stream is opened."""
-    query = _wanted(kinds, task_id, agent, view)
+    query = _wanted(kinds, task_id, agent, project, view)
     return lambda after: Open("/v1/events/stream", after, query)
 
 
 def _wanted(
-    kinds: Iterable[str], task_id: str | None, agent: str | None, view: str | None
+    kinds: Iterable[str],
+    task_id: str | None,
+    agent: str | None,
+    project: str | None,
+    view: str | None,
 ) -> dict[str, str | None]:
-    return {"kind": ",".join(kinds), "task": task_id, "agentId": agent, "view": view}
+    about = {"task": task_id, "agentId": agent, "project": project}
+    return {"kind": ",".join(kinds), **about, "view": view}
 
 
 def _task_page(task_id: str, after: int) -> Call:

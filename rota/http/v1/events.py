@@ -8,10 +8,12 @@ streams and catch_up); `Last-Event-ID` resumes it.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import HttpVersion11, web
 
+from rota.actors.tail import Entry
 from rota.config import PAGE_ROWS, PAGE_ROWS_MAX, SEQ_MAX, STREAMS_MAX
 from rota.errors import InvalidRequest, LogError
 from rota.eventlog.codec import CLASSES
@@ -20,13 +22,13 @@ from rota.http.dialects import automechanica, automechanica_events, browseros, b
 from rota.http.presence import connection_of
 from rota.http.streams import Stream
 from rota.sight.history import check_after
+from rota.sight.projects import shown_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.actors.tail import Entry
     from rota.http.call import Call
-    from rota.sight.history import Wanted
+    from rota.sight.history import MaySee, Wanted
 
 logger = logging.getLogger("rota.http")
 
@@ -45,7 +47,8 @@ def _wanted(call: Call) -> Wanted:
     if unknown:
         msg = f"unknown kind '{unknown[0][:50]}'; use {', '.join(CLASSES)}"
         raise InvalidRequest(msg, details={"field": "kind"})
-    return call.sight.wanted(kinds or None, call.query("task"), call.query("agentId"))
+    task, agent, project = (call.query(name) for name in ("task", "agentId", "project"))
+    return call.sight.wanted(kinds or None, task, agent, project)
 
 
 async def feed(call: Call) -> Any:
@@ -61,7 +64,8 @@ async def feed(call: Call) -> Any:
         else:
             shown = await automechanica_events.shown(call.namespace.feed, page.found)
         return call.json({"events": shown, "next": page.next, "head": page.head})
-    events = b",".join(item.body for item in page.found)
+    seen = _Shown(wanted.may_see)
+    events = b",".join(seen.body(Entry(item.seq, item.body)) for item in page.found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, page.next, page.head))
 
 
@@ -99,7 +103,7 @@ async def _stream(call: Call, wanted: Wanted, after: int, view: str) -> Any:
     made = Stream(
         connection,
         wanted,
-        _renderer(call, view),
+        _renderer(call, view, wanted),
         after,
         is_chunked=call.request.version >= HttpVersion11,
     )
@@ -135,9 +139,25 @@ async def _place(call: Call) -> int:
     return after
 
 
-def _renderer(call: Call, view: str) -> Callable[[Entry], bytes]:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Records as somebody may see them who does not see all; equal ones can share frames."""
+
+    may_see: MaySee | None
+
+    def body(self, entry: Entry) -> bytes:
+        return shown_to(entry.body, entry.about, self.may_see) if self.may_see else entry.body
+
+    def __call__(self, entry: Entry) -> bytes:
+        body = self.body(entry)
+        return _frame(entry) if body is entry.body else _framed(entry.seq, body)
+
+
+def _renderer(call: Call, view: str, wanted: Wanted) -> Callable[[Entry], bytes]:
     """Give what makes the frames of a view: one for all streams, so that they can share them."""
     if view == NATIVE:
+        if wanted.may_see is not None:
+            return _Shown(wanted.may_see)
         return _frame
     made = call.namespace.streams.renderers
     if view not in made:
@@ -148,8 +168,12 @@ def _renderer(call: Call, view: str) -> Callable[[Entry], bytes]:
 
 def _frame(entry: Entry) -> bytes:
     if entry.frame is None:
-        entry.frame = b"id: %d\nevent: event\ndata: %b\n\n" % (entry.seq, entry.body)
+        entry.frame = _framed(entry.seq, entry.body)
     return entry.frame
+
+
+def _framed(seq: int, body: bytes) -> bytes:
+    return b"id: %d\nevent: event\ndata: %b\n\n" % (seq, body)
 
 
 def _view(call: Call) -> str:

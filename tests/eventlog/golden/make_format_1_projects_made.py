@@ -1,4 +1,4 @@
-"""Makes format_1_projects_made.jsonl: projects that were made with nothing on their lists, in format 1.
+"""Makes format_1_projects_made.jsonl: empty projects, and runs that say whose their tasks are.
 
 Run once, and kept to show how; the file is the contract.
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from eventlog.golden.lines import SECOND, SETTINGS, write
 
 from rota.domain import events as e
+from rota.domain.plan import Plan
 
 AT = 1_795_400_000_000_000
 STORY: tuple[e.Event, ...] = (
@@ -22,6 +23,12 @@ STORY: tuple[e.Event, ...] = (
     e.RunStarted("run-1", "q"),
     e.RunEnded("run-1", "q", "completed", "empty"),
     e.ProjectDeleted("q"),
+    e.RunQueued("run-2", "p", "single", "tsk_1", "", "p"),
+    e.RunStarted("run-2", "p"),
+    e.RunTaskSelected("run-2", "p", "tsk_1", "p"),
+    e.TaskSubmitted("tsk_1", "p", "echo", "builtin", 1, 2, plan=Plan(project="p", run="run-2")),
+    e.TaskExpired("tsk_1", "p", "queue_timeout", "too late"),
+    e.RunEnded("run-2", "p", "failed", "task_failed", 0, "too late", "p"),
 )
 
 if __name__ == "__main__":
