@@ -279,12 +279,15 @@ def _project_calls(
     name = base.strip("/").replace("/", "-")
     one, made = f"{base}/{{id}}", f"{base}/{name}"
     keyed = {"Idempotency-Key": name}
+    yield "PUT", one, made, None, none, 201
+    yield "PUT", one, made, None, none, 200
     yield "POST", f"{one}/tasks", f"{made}/tasks", {"action": "echo"}, keyed, 201
     yield "POST", f"{one}/tasks", f"{made}/tasks", {"action": "echo"}, keyed, 200
     many = {"tasks": [{"action": "waits", "params": {"n": 1}, "key": "k"}] * 4}
     ids = [each["taskId"] for each in rota.post(f"{made}/tasks", many).json["tasks"]]
     yield "POST", f"{one}/tasks", f"{made}/tasks", many, none, 201
     item = f"{one}/tasks/{{task}}"
+    yield "GET", item, f"{made}/tasks/{ids[0]}", None, none, 200
     yield "PATCH", item, f"{made}/tasks/{ids[0]}", {"priority": 1, "position": 0}, none, 200
     yield "DELETE", item, f"{made}/tasks/{ids[1]}", None, none, 200
     yield "POST", f"{one}/run", f"{made}/run", {"mode": "loop"}, none, 202
