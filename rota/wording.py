@@ -89,8 +89,11 @@ def known_only(model: type[BaseModel], data: Any) -> Any:
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """Give the end of a sentence that asks for the known name that is most like this one."""
-    by_lower = {each.lower().replace("_", ""): each for each in sorted(known)}
+    """Give the end of a sentence that asks for the known name that is most like this one.
+
+    Of a name in camelCase and in snake_case it is the one in camelCase, as the documents have it.
+    """
+    by_lower = {each.lower().replace("_", ""): each for each in sorted(known, reverse=True)}
     close = get_close_matches(name.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
     return f"; did you mean '{by_lower[close[0]]}'?" if close else ""
 

@@ -152,7 +152,7 @@ class App:
             caller = await self._admitted(request, route, name)
             check_place(request, route, caller)
             if "?" in request.raw_path:
-                route.check_query([name for name, _ in request.query.items()])
+                route.check_query([*request.query.items()])
             namespace = self.namespaces.find(name, caller.namespace)
             call = Call(self, request, request_id, path, params, caller, dialect, namespace)
             asked_by.set(call.share)

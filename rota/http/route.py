@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMESPACE_QUERY = "namespace"
 """The query parameter that every route takes."""
-CLOSED_DIALECTS = ("", "automechanica")
+CLOSED_DIALECTS = ("", "automechanica", "projects")
 """The dialects that refuse query parameters they do not know; the empty one is rota's own."""
 
 
@@ -48,8 +48,8 @@ class Route(NamedTuple):
     needs: Right = Right.MANAGE
     """What a caller must be allowed to do; access.py knows by its role whether it is."""
 
-    def check_query(self, given: Sequence[str]) -> None:
-        """Refuse query parameters that the route does not know, or that come twice.
+    def check_query(self, given: Sequence[tuple[str, str]]) -> None:
+        """Refuse query parameters that the route does not know, are blank, or come twice.
 
         Documents that leave unknown ones open have it so. What is public is asked by probes and
         browsers, which add names of their own. Raises InvalidRequest.
@@ -57,11 +57,14 @@ class Route(NamedTuple):
         if self.public or self.dialect not in CLOSED_DIALECTS:
             return
         known = (*self.query, NAMESPACE_QUERY)
-        for name in given:
+        for name, value in given:
             if name not in known:
                 msg = f"unknown query parameter '{name[:100]}'{guess(name[:100], known)}"
                 raise InvalidRequest(msg, details={"field": name[:100]})
-        own = [name for name in given if name != NAMESPACE_QUERY]
+            if not value.strip():
+                msg = f"query parameter '{name}': must not be blank"
+                raise InvalidRequest(msg, details={"field": name})
+        own = [name for name, _ in given if name != NAMESPACE_QUERY]
         if len(set(own)) < len(own):
             name = next(each for each in own if own.count(each) > 1)
             msg = f"query parameter '{name}': is given more than once"
