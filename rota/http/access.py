@@ -21,6 +21,7 @@ from rota.domain.tokens import ADMIN, LOCAL, ROLES, SCOPED, hash_of
 from rota.errors import InvalidRequest, StorageUnavailable
 from rota.http.presence import connection_of
 from rota.http.problems import HttpProblem
+from rota.http.submissions import KEY_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from rota.http.routes import Route
 
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
-PAGE_HEADERS = (
-    "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, X-Rota-Namespace"
+PAGE_HEADERS = "Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-Rota-Namespace, " + (
+    ", ".join(KEY_HEADERS)
 )
 """The request headers that pages of listed origins may send."""
 _IN_QUERY = ("token", "access_token")

@@ -38,6 +38,7 @@ logger = logging.getLogger("rota.http")
 
 _WAIT_LINES = LogRate(5, 60.0)
 _KEYS = ("idempotencyKey", "idempotency_key")
+KEY_HEADERS = ("X-Idempotency-Key", "Idempotency-Key")
 
 
 def native_request(body: SubmitBody | BatchItem | ItemBody, agent: str, by: str) -> Request:
@@ -98,7 +99,7 @@ def keyed_batch(call: Call, batch: BatchRequest, given: str | None, raw: Any) ->
 
 def _key(call: Call, given: str | None) -> str | None:
     keys = {given} if given is not None else set()
-    for name in ("X-Idempotency-Key", "Idempotency-Key"):
+    for name in KEY_HEADERS:
         for header in call.request.headers.getall(name, ()):
             try:
                 keys.add(KEY.validate_python(header))
