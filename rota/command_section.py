@@ -40,6 +40,9 @@ def not_for(kind: str) -> set[str]:
 
 def check_kind(settings: Any) -> Any:
     """Refuse what does not go with the kind of an executor. Raises ValueError."""
+    if settings.cancel_url and settings.kind != "http":
+        msg = "cancelUrl: only an executor of kind 'http' has that"
+        raise ValueError(msg)
     if settings.kind == "command":
         _check_command(settings)
         return settings

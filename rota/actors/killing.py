@@ -70,19 +70,22 @@ class Killing:
                 self._cut_off(task_id, *held, reason)
 
     def _cut_off(self, task_id: str, token: int, abort: Abort, reason: str) -> None:
+        def gone(*, is_sure: bool = True) -> None:
+            self._ref.tell(AttemptGone(task_id, token, is_sure))
+
         try:
-            abort(reason, lambda: self._ref.tell(AttemptGone(task_id, token)))
+            abort(reason, gone)
         except Exception:
             logger.exception("an attempt of %s could not be aborted", task_id)
 
-    def _gone(self, task_id: str, token: int) -> None:
+    def _gone(self, task_id: str, token: int, is_sure: bool) -> None:  # noqa: FBT001 - a message's
         """Fail a task of whose attempt nothing is left, unless it has ended by itself."""
         state = self._journal.state
         task, run = state.tasks.get(task_id), state.projects.killing.get(task_id)
         if task is None or run is None or task.token != token or task.state not in IN_FLIGHT:
             return
         reason = f"run {run} was force-stopped"
-        self._journal.record(decide_cut(task, reason), cause=token)
+        self._journal.record(decide_cut(task, reason, is_sure=is_sure), cause=token)
 
     def look_again(self) -> None:
         """Cut off, once it is durable that it shall be, whatever is not gone yet."""

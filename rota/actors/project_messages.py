@@ -144,7 +144,8 @@ class KillAttempts(NamedTuple):
 
 
 class AttemptGone(NamedTuple):
-    """Nothing is left of an attempt that was cut off."""
+    """Nothing is left of an attempt that was cut off; unless `is_sure`, nobody has said so."""
 
     task: str
     token: int
+    is_sure: bool = True

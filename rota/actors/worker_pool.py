@@ -223,6 +223,7 @@ class WorkerPool(CooperativeActor):
                 task.tab,
                 task.ref,
                 task.plan.key if task.plan is not None else None,
+                task.plan.run if task.plan is not None else None,
             )
             abort = self._runner.start(attempt, ended, tell)
         except InvalidRequest as error:

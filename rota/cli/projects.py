@@ -285,6 +285,8 @@ def force_stop_command(
         click.echo(f"{clean(run)} killed")
     for left in () if as_json else answer["stillRunning"]:
         click.echo(f"{clean(left['runId'])} still running: {clean(str(left['taskId']))}")
+    for cut in () if as_json else answer.get("unconfirmed", ()):
+        click.echo(f"{clean(cut['runId'])} may still be worked on: {clean(str(cut['taskId']))}")
     if not answer["success"]:
         raise SystemExit(STILL_RUNNING)
 

@@ -61,6 +61,7 @@ MEANINGS = {
     "executors.kind": "http, tab, chat or command",
     "executors.url": "where it is called",
     "executors.headers": "headers it is called with",
+    "executors.cancelUrl": "what an http executor is told of an attempt that is cut off",
     "executors.argv": "a command: the program and its arguments, with {{name}} for params",
     "executors.cwd": "the folder it works in; without, a new one that goes with it",
     "executors.env": "its environment, besides PATH, LANG, HOME and ROTA_...",

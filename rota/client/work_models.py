@@ -166,6 +166,7 @@ class ProjectAnswer:
     removed: int | None = None
     killed_runs: list[str] | None = None
     still_running: list[StillRunning] | None = None
+    unconfirmed: list[StillRunning] | None = None
     code: str | None = None
     error: str | None = None
     details: Json | None = None

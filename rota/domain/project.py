@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rota.domain.task import Task
 
 BEING_KILLED = "being_killed"
+UNCONFIRMED = "unconfirmed"
 
 
 def decide_run(
@@ -162,9 +163,13 @@ def is_under_way(task: Task) -> bool:
     return task.state is RUNNING or task.is_leased
 
 
-def decide_cut(task: Task, why: str) -> e.TaskFailed:
-    """Fail a task because its run was force-stopped; somebody may retry it."""
-    return e.TaskFailed(task.id, task.agent, task.attempt, FORCE_STOPPED, why)
+def decide_cut(task: Task, why: str, *, is_sure: bool = True) -> e.TaskFailed:
+    """Fail a task because its run was force-stopped; somebody may retry it.
+
+    Unless `is_sure`, whatever worked on it may still do so: nobody has said that it has stopped.
+    """
+    details = None if is_sure else {UNCONFIRMED: True}
+    return e.TaskFailed(task.id, task.agent, task.attempt, FORCE_STOPPED, why, details)
 
 
 def progress_ends_at(run: Run, task: Task | None, timeout_ms: int) -> int | None:

@@ -111,6 +111,11 @@ class CommandExecutor:
                 return await asyncio.to_thread(from_file, Path(made, self._settings.result_file))
             return from_output(said)
 
+    async def cut_off(self, attempt: Attempt) -> bool:
+        """Say that nothing is left: `run` has waited for that."""
+        del attempt
+        return True
+
     def _its_folder(self, undo: contextlib.AsyncExitStack, attempt: Attempt) -> str:
         """Give the folder that it works in: the configured one, or a new one that goes after it.
 

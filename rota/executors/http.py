@@ -4,12 +4,15 @@ The body is the task, the headers carry task, agent and attempt; the answer, JSO
 result; what says that it is JSON must be. An answer of 300 or more fails the task, with status and
 body in the error, and with what it says of trying again: its `Retry-After`, and `retryable` and
 `code` in a body of JSON.
-Cancelling the attempt closes the connection. Redirects are not followed and proxies not asked:
-the operator named this address and no other.
+Cancelling the attempt closes the connection, and then tells its `cancelUrl`, if there is one; an
+answer of 2xx says that nothing works on it any more. Redirects are not followed and proxies not
+asked: the operator named this address and no other.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -28,13 +31,19 @@ if TYPE_CHECKING:
     from rota.executors.port import Attempt, Tell
 
 CODE_CHARS_MAX = 99
+CANCEL_S = 5.0
+"""How long the answer to a cancel may take."""
+logger = logging.getLogger("rota.executors")
 
 
 class HttpExecutor:
     """POSTs attempts to one URL."""
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, cancel_url: str = ""
+    ) -> None:
         self._url = url.rstrip("/")
+        self._cancel_url = cancel_url
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
 
@@ -80,6 +89,33 @@ class HttpExecutor:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             text = f"executor cannot be reached: {str(error) or type(error).__name__}"
             return Outcome(ok=False, code="connection", error=text[:ERROR_CHARS_MAX])
+
+    async def cut_off(self, attempt: Attempt) -> bool:
+        """Tell the address for that, if there is one, to stop; say whether it has."""
+        if not self._cancel_url:
+            return False
+        body = {"taskId": attempt.task, "agentId": attempt.agent, "attempt": attempt.number}
+        if attempt.run is not None:
+            body["runId"] = attempt.run
+        try:
+            async with (
+                asyncio.timeout(CANCEL_S),
+                self._open().post(
+                    self._cancel_url,
+                    data=orjson.dumps(body),
+                    headers=self._headers_for(attempt),
+                    allow_redirects=False,
+                ) as response,
+            ):
+                if 200 <= response.status < 300:
+                    return True
+                problem = f"status {response.status}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            problem = str(error) or type(error).__name__
+        logger.warning(
+            "attempt %d of %s was not stopped: %s", attempt.number, attempt.task, problem
+        )
+        return False
 
     async def read(self, response: aiohttp.ClientResponse, tell: Tell) -> Outcome:
         del tell

@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
     tab: str | None = None
     ref: str | None = None
     key: str | None = None
+    run: str | None = None
 
 
 class Note(NamedTuple):
@@ -48,13 +49,25 @@ class Executor(Protocol):
         """Execute, telling what is worth noting on the way; return what became of it."""
         ...
 
+    async def cut_off(self, attempt: Attempt) -> bool:
+        """Say whether nothing is left of an attempt for sure, after its `run` was cancelled."""
+        ...
+
     async def close(self) -> None: ...
+
+
+class Gone(Protocol):
+    """What is to be done when an attempt that was cut off is gone."""
+
+    def __call__(self, *, is_sure: bool = True) -> None:
+        """Hear of it; if it is not sure, nobody has said that it has stopped."""
+        ...
 
 
 class Abort(Protocol):
     """The means to cut an attempt off that was started."""
 
-    def __call__(self, reason: str, gone: Callable[[], None] | None = None) -> None:
+    def __call__(self, reason: str, gone: Gone | None = None) -> None:
         """Cut it off, and call `gone` later, once nothing of it is left; which may never be."""
         ...
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rota.config import ExecutorSettings, Settings
-    from rota.executors.port import Abort, Attempt, Executor, Tell
+    from rota.executors.port import Abort, Attempt, Executor, Gone, Tell
 
 logger = logging.getLogger("rota.executors")
 
@@ -53,7 +53,7 @@ def build_executors(
     def made(each: ExecutorSettings) -> Executor:
         if each.kind == "command":
             return CommandExecutor(each, keepers, folder, hidden)
-        return KINDS[each.kind](each.url, {**(more or {}), **each.headers})
+        return KINDS[each.kind](each.url, {**(more or {}), **each.headers}, each.cancel_url)
 
     return {name: made(each) for name, each in settings.executors.items()}
 
@@ -65,7 +65,7 @@ class AsyncRunner:
         """Run attempts on these executors, and on the builtin one."""
         self._builtin = BuiltinExecutor()
         self._executors: dict[str, Executor] = {"builtin": self._builtin, **executors}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     def start(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> Abort:
         """Start the attempt; builtin actions that need no waiting end at once."""
@@ -79,24 +79,28 @@ class AsyncRunner:
         task.add_done_callback(self._tasks.discard)
         return partial(_cancel, task)
 
-    async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> None:
+    async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> bool:
+        """Run an attempt to its end, or until it is cancelled; say whether it is over for sure."""
         executor = self._executors.get(attempt.executor)
         if executor is None:
             error = f"executor {attempt.executor!r} is not configured"
             ended(Outcome(ok=False, code="no_executor", error=error))
-            return
+            return True
         try:
             outcome = await executor.run(attempt, tell)
+        except asyncio.CancelledError:
+            return await executor.cut_off(attempt)
         except Exception as error:
             logger.exception("executor %s raised", attempt.executor)
             text = f"executor raised {type(error).__name__}"
             outcome = Outcome(ok=False, code="executor_fault", error=text)
         ended(outcome)
+        return True
 
     async def close(self) -> None:
         """Abort what runs, and close the executors."""
         for task in self._tasks:
-            task.cancel()
+            _cancel(task, "the server ends")
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             if left:
@@ -105,13 +109,19 @@ class AsyncRunner:
             await executor.close()
 
 
-def _cancel(task: asyncio.Task[None], reason: str, gone: Callable[[], None] | None = None) -> None:
+def _cancel(task: asyncio.Task[bool], reason: str, gone: Gone | None = None) -> None:
     if gone is not None:
-        task.add_done_callback(lambda _: gone())
-    task.cancel(reason)
+        task.add_done_callback(lambda done: gone(is_sure=_is_over(done)))
+    if not task.cancelling():  # it is asked to stop once
+        task.cancel(reason)
 
 
-def _nothing_to_abort(reason: str, gone: Callable[[], None] | None = None) -> None:
+def _is_over(done: asyncio.Task[bool]) -> bool:
+    """Whether an attempt is over for sure; one that was cancelled had not even begun."""
+    return done.cancelled() or (done.exception() is None and done.result())
+
+
+def _nothing_to_abort(reason: str, gone: Gone | None = None) -> None:
     """Do nothing: the attempt has already ended."""
     del reason
     if gone is not None:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+UNCONFIRMED = "what was cut off, but may still be worked on: nobody has said that it stopped"
+
 
 class ProjectTaskAdded(BaseModel):
     """The task is on the list; several are in `tasks`."""
@@ -170,6 +172,7 @@ class QueueKilled(BaseModel):
     success: bool
     killedRuns: list[str]
     stillRunning: list[StillRunning]
+    unconfirmed: list[StillRunning] | None = Field(None, description=UNCONFIRMED)
 
 
 class ProjectAnswer(BaseModel):
@@ -182,6 +185,7 @@ class ProjectAnswer(BaseModel):
     state: str | None = None
     killedRuns: list[str] | None = None
     stillRunning: list[StillRunning] | None = None
+    unconfirmed: list[StillRunning] | None = Field(None, description=UNCONFIRMED)
     error: str | None = Field(None, description="a sentence; under /projects what happened")
     message: str | None = Field(None, description="under /projects: a sentence")
     code: str | None = None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from rota.domain import events as e
-from rota.domain.project import project_of, run_of
+from rota.domain.project import UNCONFIRMED, project_of, run_of
 from rota.domain.project_lists import known
-from rota.domain.project_parts import IN_PROGRESS, Run
+from rota.domain.project_parts import FORCE_STOPPED, IN_PROGRESS, Run
 from rota.errors import NotFound
 from rota.eventlog.codec import decode
 from rota.eventlog.heading import heading_of
@@ -111,6 +111,19 @@ class ProjectSight:
             return [(run_id, self._named(task_id)) for task_id, run_id in left.items()]
 
         return await self._showing.shown(found, lambda left: left)
+
+    async def show_unconfirmed(self, tasks: Iterable[str]) -> list[tuple[str, str | None]]:
+        """Name the runs and tasks that were cut off, but may still be worked on."""
+
+        async def found() -> list[tuple[str, str | None]]:
+            known = filter(None, map(self._shard.state.tasks.get, tasks))
+            return [
+                (run_of(task), self._named(task.id))
+                for task in known
+                if task.error_code == FORCE_STOPPED and UNCONFIRMED in (task.error_details or ())
+            ]
+
+        return await self._showing.shown(found, lambda found: found)
 
     def _named(self, task_id: str | None) -> str | None:
         """Give the id of a task in memory, if whoever looks may see that."""

@@ -87,6 +87,9 @@ def test_an_unknown_executor_and_one_that_raises_fail_only_their_attempt() -> No
         async def run(self, attempt: Attempt, tell: Tell) -> Outcome:
             raise RuntimeError("secret inside")
 
+        async def cut_off(self, attempt: Attempt) -> bool:
+            return True
+
         async def close(self) -> None:
             """Nothing to close."""
 

@@ -56,6 +56,7 @@ REACHED = [
     "lent",
     "killed lease",
     "told to stop",
+    "unconfirmed",
     "replaced",
     "duplicate",
     "deduplicated",

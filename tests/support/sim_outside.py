@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rota.domain.commands import Outcome
     from rota.domain.task import Task
-    from rota.executors.port import Abort, Attempt, Tell
+    from rota.executors.port import Abort, Attempt, Gone, Tell
     from rota.projections.batches import Batch
 
 PER_HOST_MAX = 2
@@ -55,10 +55,11 @@ class SimRunner:
                 if not world.calm and work.is_drawn("repeat"):
                     self._late(lambda: ended(outcome))
 
-        def abort(reason: str, gone: Callable[[], None] | None = None) -> None:
+        def abort(reason: str, gone: Gone | None = None) -> None:
             del reason
             if gone is not None:
-                world.after(rng.randrange(1, S), gone)
+                is_sure = attempt.token % 2 == 0
+                world.after(rng.randrange(1, S), lambda: gone(is_sure=is_sure))
             if live[0]:
                 live[0] = False
                 self._gone(attempt)

@@ -280,7 +280,9 @@ class Projects(Rule):
             self.violated(f"{task.id} was cancelled before its attempt was gone")
 
     def on_task_failed(self, task: ModelTask, record: Record) -> None:
-        code = record.event.code  # type: ignore[union-attr]
+        event: Any = record.event
+        code = event.code
+        self.model.seen["unconfirmed"] += event.details == {"unconfirmed": True}
         self.model.seen["killed"] += code == "force_stopped" and task.id in self.killing
         run = self._run_of(task)
         if code == "force_stopped" and task.is_pull and task.state in FLYING:

@@ -334,11 +334,18 @@ async def _force_stop(call: Call, project: str, reason: str) -> dict[str, Any]:
     stopping = await call.bridge.projects.stop(project, reason, force=True, by=call.by)
     left = await _until_gone(call, project, stopping) if stopping.runs else []
     lasting = {run for run, _ in left}
+    unsure = await call.sight.projects.show_unconfirmed(stopping.tasks) if stopping.tasks else []
+    more = {"unconfirmed": _runs_and_tasks(unsure)} if unsure else {}
     return {
         "success": not left,
         "killedRuns": [run for run in stopping.runs if run not in lasting],
-        "stillRunning": [{"runId": run, "taskId": task} for run, task in left],
+        "stillRunning": _runs_and_tasks(left),
+        **more,
     }
+
+
+def _runs_and_tasks(named: list[tuple[str, str | None]]) -> list[dict[str, str | None]]:
+    return [{"runId": run, "taskId": task} for run, task in named]
 
 
 async def _until_gone(call: Call, project: str, stopping: Stopping) -> list[tuple[str, str | None]]:
