@@ -14,7 +14,7 @@ import orjson
 
 from rota.domain import events as e
 from rota.domain.admission import check_same
-from rota.domain.project_parts import Keyed, weight_of_key
+from rota.domain.project_parts import Keyed, place_in, weight_of_key
 from rota.domain.shares import Shares, share_of
 from rota.domain.stored import write_request
 from rota.errors import Conflict, InvalidRequest, NotFound, QueueFull
@@ -169,8 +169,8 @@ def decide_move(
         if before == item_id:
             return None
         pending_item(project, project_id, before, sees)
-    at = others.index(before) if before is not None else len(others)
-    if project.items[at : at + 1] == [item]:
+    rest = [each for each in project.items if each is not item]
+    if project.items[place_in(rest, item.priority, before)] is item:
         return None
     return e.ProjectTaskMoved(item.request.agent, project_id, item_id, before)
 

@@ -6,11 +6,13 @@ recorded. Each can be written as a row, for a snapshot.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
+from rota.domain.intake import PRIORITY
 from rota.domain.packed import text_of
 from rota.domain.shares import share_of
 from rota.domain.stored import read_request
@@ -49,7 +51,7 @@ class Item:
     hand.
     """
 
-    __slots__ = ("added_at", "agent", "by", "held", "id", "request_json")
+    __slots__ = ("added_at", "agent", "by", "held", "id", "priority", "request_json")
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Item:
     ) -> None:
         self.id = item_id
         self.agent: str = request["agent"]
+        self.priority: int = request.get("priority", PRIORITY)
         self.request_json = text_of(request)
         self.by = by
         self.added_at = added_at
@@ -70,6 +73,11 @@ class Item:
     @property
     def size(self) -> int:
         return len(self.request_json)
+
+    def with_priority(self, priority: int) -> Item:
+        """Give the same, more or less urgent."""
+        written = {**self.written, "priority": priority}
+        return Item(self.id, written, self.by, self.added_at, held=self.held)
 
     @property
     def owner(self) -> str:
@@ -273,10 +281,20 @@ class Project:
     def find(self, item_id: str) -> Item | None:
         return next((item for item in self.items if item.id == item_id), None)
 
-    def place_of(self, before: str | None) -> int:
-        """Give the place before an item, or the end."""
-        places = (at for at, item in enumerate(self.items) if item.id == before)
-        return next(places, len(self.items)) if before is not None else len(self.items)
+    def put(self, item: Item, before: str | None) -> None:
+        """Put an item on the list, before another if that is as urgent."""
+        self.items.insert(place_in(self.items, item.priority, before), item)
+
+
+def place_in(items: Sequence[Item], priority: int, before: str | None) -> int:
+    """Give the place on a list of what is so urgent: before an item, or after all as urgent.
+
+    Lists are in the order of priority, so it goes no further than among those of its own.
+    """
+    first = bisect_left(items, priority, key=lambda item: item.priority)
+    last = bisect_right(items, priority, key=lambda item: item.priority)
+    at = next((at for at, item in enumerate(items) if item.id == before), last)
+    return min(max(at, first), last)
 
 
 def weight_of_key(key: str) -> int:

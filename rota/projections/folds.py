@@ -78,7 +78,7 @@ def task_folds(state: State) -> dict[type[Any], tuple[TaskFold, ...]]:
         ),
         e.TaskExpired: (*ended, stats.on_expired, daily.on_expired),
         e.TaskCancelled: (*ended, stats.on_cancelled),
-        e.TaskReprioritised: (backlog.on_reprioritised,),
+        e.TaskReprioritised: (backlog.on_reprioritised, state.projects.on_reprioritised),
         e.AttemptInterrupted: (
             FOLDS[e.AttemptInterrupted],
             browsers.on_freed,

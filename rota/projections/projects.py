@@ -82,7 +82,7 @@ class Projects:
         if event.held:
             self._leave_run(project, event.item)
         item = Item(event.item, event.request, record.by, record.at, held=event.held)
-        project.items.insert(project.place_of(event.before), item)
+        project.put(item, event.before)
         self._count(project, item, 1)
         self.names[item.id] = project.id
         was = event.item if event.held else event.replaces
@@ -131,9 +131,26 @@ class Projects:
         event = record.event
         project, at = self._place(event.project, event.item)
         old = project.items[at]
-        item = project.items[at] = Item(
-            old.id, event.request, record.by, old.added_at, held=old.held
-        )
+        item = Item(old.id, event.request, record.by, old.added_at, held=old.held)
+        self._replace(project, at, item)
+
+    def on_reprioritised(self, record: Record[e.TaskReprioritised], task: Task) -> None:
+        """Give a task that is held on its list its place by its new priority."""
+        del record
+        project = self.by_id.get(self.names.get(task.id, ""))
+        for at, item in enumerate(project.items if project is not None else ()):
+            if item.id == task.id and project is not None:
+                self._replace(project, at, item.with_priority(task.priority))
+                break
+
+    def _replace(self, project: Project, at: int, item: Item) -> None:
+        """Put an item in the place of the one that it was; with another priority it moves."""
+        old = project.items[at]
+        if item.priority == old.priority:
+            project.items[at] = item
+        else:
+            del project.items[at]
+            project.put(item, None)
         self._count(project, old, -1)
         self._count(project, item, 1)
 
@@ -141,7 +158,7 @@ class Projects:
         event = record.event
         project, at = self._place(event.project, event.item)
         item = project.items.pop(at)
-        project.items.insert(project.place_of(event.before), item)
+        project.put(item, event.before)
 
     def on_removed(self, record: Record[e.ProjectTaskRemoved]) -> None:
         event = record.event

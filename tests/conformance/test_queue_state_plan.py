@@ -569,7 +569,7 @@ def test_the_next_task_is_chosen_from_what_is_pending_then(rota: Rota) -> None:
     [added] = add(rota, "p", "echo")
     assert rota.request("PATCH", f"/projects/p/tasks/{added}", {"before": second}).status == 200
     assert rota.request("DELETE", f"/projects/p/tasks/{third}").status == 200
-    edit = {"params": {"ms": 10}, "priority": "high"}
+    edit = {"params": {"ms": 10}, "priority": "normal"}
     assert rota.request("PATCH", f"/projects/p/tasks/{second}", edit).status == 200
     assert listed(rota, "p") == [added, second]
     assert idle(rota, "p")["completed"] == 3

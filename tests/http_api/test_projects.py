@@ -437,6 +437,49 @@ def test_one_task_of_a_list_is_read_by_its_id(rota: Rota) -> None:
     assert rota.get("/v1/projects/q/tasks/tsk_nobody").code == "project_not_found"
 
 
+def listed(rota: Rota, project: str) -> list[str]:
+    return [row["taskId"] for row in rota.get(f"/v1/projects/{project}/tasks").json["tasks"]]
+
+
+def test_a_list_is_in_the_order_of_priority_and_then_of_place(rota: Rota) -> None:
+    names = {"low": "low", "usual": None, "urgent": "critical", "usual-2": 2, "urgent-2": 0}
+    tasks = [
+        {**ECHO, "taskId": name} | ({"priority": priority} if priority is not None else {})
+        for name, priority in names.items()
+    ]
+    add(rota, "p", *tasks)
+    assert listed(rota, "p") == ["urgent", "urgent-2", "usual", "usual-2", "low"]
+
+    def change(task: str, **what: Any) -> list[str]:
+        assert rota.request("PATCH", f"/v1/projects/p/tasks/{task}", what).status == 200
+        return listed(rota, "p")
+
+    assert change("usual-2", position=0) == ["urgent", "urgent-2", "usual-2", "usual", "low"]
+    assert change("urgent", before=None) == ["urgent-2", "urgent", "usual-2", "usual", "low"]
+    assert change("low", before="urgent")[-1] == "low"
+    assert change("low", priority="critical")[:3] == ["urgent-2", "urgent", "low"]
+    assert change("urgent", priority=1) == ["urgent-2", "low", "urgent", "usual-2", "usual"]
+    moved = rota.events(kind="project_task_moved")
+    assert [each["data"]["item"] for each in moved] == ["usual-2", "urgent"]
+    rota.restart()
+    run = rota.post("/v1/projects/p/run", {"mode": "loop"}).json["runId"]
+    done = rota.get(f"/v1/projects/p/runs/{run}?waitMs=20000").json["tasks"]
+    assert done == ["urgent-2", "low", "urgent", "usual-2", "usual"]
+
+
+def test_a_task_on_a_list_again_goes_by_its_priority(rota: Rota) -> None:
+    add(rota, "p", {"action": "fail", "taskId": "bad"}, {**ECHO, "taskId": "next"})
+    run = rota.post("/v1/projects/p/run").json["runId"]
+    assert rota.get(f"/v1/projects/p/runs/{run}?waitMs=20000").json["state"] == "failed"
+    add(rota, "p", {**ECHO, "taskId": "urgent", "priority": 0})
+    rota.post("/v1/tasks/bad/retry")
+    assert listed(rota, "p") == ["urgent", "bad", "next"]
+    rota.post("/v1/tasks/bad/reprioritise", {"priority": 3})
+    assert listed(rota, "p") == ["urgent", "next", "bad"]
+    rota.restart()
+    assert listed(rota, "p") == ["urgent", "next", "bad"]
+
+
 def test_a_run_is_waited_for_and_names_its_tasks(rota: Rota) -> None:
     tasks = add(
         rota, "p", {"action": "sleep", "params": {"ms": 300}}, ECHO, {"action": "fail"}, ECHO

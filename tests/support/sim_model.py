@@ -442,6 +442,7 @@ class Model:
             self.violated(f"{task.id} went from {event.was} to {event.priority}, and had another")
         else:
             task.priority = event.priority
+            self.projects.reorder(task.id, event.priority)
             if task.event.preempt:
                 task.lane = (*task.lane[:-2], event.priority, task.lane[-1])
 

@@ -20,7 +20,7 @@ from support.sim_work import AGENTS
 
 from rota.actors import messages as m
 from rota.actors import project_messages as pm
-from rota.domain.intake import Request
+from rota.domain.intake import PRIORITY, Request
 from rota.domain.plan import Plan
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Projects(Rule):
         self.pending: list[str] = []
         self.running: list[str] = []
         self.killing: dict[str, str] = {}
+        self.priorities: dict[str, int] = {}
         self._doomed: set[str] = set()
         self._back: str | None = None  # what was held, and must be on its list again
         self._held: set[str] = set()
@@ -100,33 +101,54 @@ class Projects(Rule):
         is_known = event.item in self.model.tasks and event.item != self._back
         if is_known or any(event.item in p.items for p in self.known.values()):
             self.violated(f"{event.item} is on a list, and is something else, too")
-        at = project.items.index(event.before) if event.before is not None else len(project.items)
-        project.items.insert(at, event.item)
+        self.priorities[event.item] = event.request.get("priority", PRIORITY)
+        first = self._put(project, event.item, event.before)
         is_back = event.item == self._back
         if (
             bool(event.held) != is_back
             or (self._back is not None and not is_back)
-            or (is_back and at)
+            or (is_back and not first)
         ):
             self.violated(f"{event} does not put back what was held: {self._back}")
         self._back = None
 
     def on_project_task_edited(self, record: Record) -> None:
         event: Any = record.event
+        self._is_pending(event)
+        self.reorder(event.item, event.request.get("priority", PRIORITY))
+
+    def _is_pending(self, event: Any) -> None:
         if event.item not in self.known[event.project].items:
             self.violated(f"{event} changes what has started")
 
+    def _put(self, project: ModelProject, item: str, before: str | None) -> bool:
+        """Put an item on a list where its priority lets it be; say whether it is its first there."""
+        mine, items = self.priorities[item], project.items
+        first = sum(self.priorities[each] < mine for each in items)
+        last = sum(self.priorities[each] <= mine for each in items)
+        at = items.index(before) if before is not None else last
+        items.insert(min(max(at, first), last), item)
+        return items.index(item) == first
+
+    def reorder(self, item: str, priority: int) -> None:
+        """Let an item whose priority changes be the last of those that have it already."""
+        if self.priorities.get(item, priority) == priority:
+            return
+        self.priorities[item] = priority
+        for project in self.known.values():
+            if item in project.items:
+                project.items.remove(item)
+                self._put(project, item, None)
+
     def on_project_task_moved(self, record: Record) -> None:
-        self.on_project_task_edited(record)
         event: Any = record.event
-        items = self.known[event.project].items
-        items.remove(event.item)
-        items.insert(
-            items.index(event.before) if event.before is not None else len(items), event.item
-        )
+        self._is_pending(event)
+        project = self.known[event.project]
+        project.items.remove(event.item)
+        self._put(project, event.item, event.before)
 
     def on_project_task_removed(self, record: Record) -> None:
-        self.on_project_task_edited(record)
+        self._is_pending(record.event)
         event: Any = record.event
         self.known[event.project].items.remove(event.item)
         if event.item in self._held:
