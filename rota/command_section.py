@@ -34,8 +34,9 @@ class CommandSettings(Section):
 def not_for(kind: str) -> set[str]:
     """Name the settings, as in a file, that an executor of a kind does not have."""
     if kind == "command":
-        return {"url", "headers"}
-    return set(map(to_camel, CommandSettings.model_fields))
+        return {"url", "headers", "cancelUrl"}
+    others = set(map(to_camel, CommandSettings.model_fields))
+    return others if kind == "http" else {*others, "cancelUrl"}
 
 
 def check_kind(settings: Any) -> Any:

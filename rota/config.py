@@ -90,7 +90,7 @@ class ExecutorSettings(CommandSettings):
     kind: Literal["http", "tab", "chat", "command"]
     url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
     headers: dict[str, str] = Field(default_factory=dict)
-    cancel_url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] = ""
+    cancel_url: Annotated[str, Field(pattern=HTTP_URL, max_length=URL_CHARS_MAX)] | None = None
     _goes_together = model_validator(mode="after")(check_kind)
 
 

@@ -40,7 +40,7 @@ class HttpExecutor:
     """POSTs attempts to one URL."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str] | None = None, cancel_url: str = ""
+        self, url: str, headers: Mapping[str, str] | None = None, cancel_url: str | None = None
     ) -> None:
         self._url = url.rstrip("/")
         self._cancel_url = cancel_url
@@ -92,7 +92,7 @@ class HttpExecutor:
 
     async def cut_off(self, attempt: Attempt) -> bool:
         """Tell the address for that, if there is one, to stop; say whether it has."""
-        if not self._cancel_url:
+        if self._cancel_url is None:
             return False
         body = {"taskId": attempt.task, "agentId": attempt.agent, "attempt": attempt.number}
         if attempt.run is not None:

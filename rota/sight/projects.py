@@ -112,7 +112,7 @@ class ProjectSight:
 
         return await self._showing.shown(found, lambda left: left)
 
-    async def show_unconfirmed(self, tasks: Iterable[str]) -> list[tuple[str, str | None]]:
+    async def show_unconfirmed(self, tasks: Collection[str]) -> list[tuple[str, str | None]]:
         """Name the runs and tasks that were cut off, but may still be worked on."""
 
         async def found() -> list[tuple[str, str | None]]:

@@ -292,6 +292,11 @@ def test_a_result_file_that_is_no_plain_file_is_refused(tmp_path: Path, code: st
         ({"kind": "http"}, "url is missing"),
         ({"kind": "http", "url": "http://127.0.0.1:1", "argv": ["a"]}, "only an executor of kind"),
         ({"kind": "http", "url": "http://127.0.0.1:1", "memoryMbMax": 1}, "only an executor of"),
+        (
+            {"kind": "tab", "url": "http://h", "cancelUrl": "http://h"},
+            "cancelUrl: only an executor",
+        ),
+        ({"kind": "http", "url": "http://h", "cancelUrl": "ftp://h"}, "cancelUrl"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], words: str) -> None:
