@@ -23,7 +23,7 @@ PAGES = {
 worker = Worker(concurrency=4)
 
 
-@worker.task("fetch", agent="crawler")
+@worker.task("fetch", agent="crawler", timeout=30, concurrency=4)
 async def fetch(ctx: Context, url: str) -> dict[str, Any]:
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         if response.status >= 500:

@@ -170,3 +170,18 @@ def test_the_clock_is_the_callers() -> None:
     with InMemoryRota(clock=clock) as made:
         made.wait(2.5)
         assert clock.now_us() == 7_500_000
+
+
+def test_what_a_workers_functions_declare_holds_in_memory() -> None:
+    worker = Worker()
+
+    @worker.task("flaky", retry={"max_attempts": 2, "base_s": 0}, timeout=5)
+    def flaky(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return ctx.attempt
+
+    with InMemoryRota(worker=worker) as made:
+        task = made.submit("flaky")
+        assert made.result(task) == 2
+        assert made.view(task)["timeoutMs"] == 5000

@@ -2,11 +2,11 @@
 
 In: submissions, batches, changes of the limits and tokens. Out: `task_submitted`, `task_rejected`,
 `batch_submitted`, `workflow_submitted`, `batch_rejected`, `refusals_counted` for those beyond a
-rate, `batch_finished`, `config_changed`, `token_created`, `token_revoked`, and `task_cancelled` for
-what is replaced, cancelled with its batch, or doomed as it comes in. Keeps that only waiting tasks
-count toward the caps, that one key never makes two tasks, and that no cycle of dependencies exists.
-What a message depends on that has left memory is read from the log first; the message comes again
-with it.
+rate, `batch_finished`, `config_changed`, `token_created`, `token_revoked`, `type_declared`, and
+`task_cancelled` for what is replaced, cancelled with its batch, or doomed as it comes in. Keeps
+that only waiting tasks count toward the caps, that one key never makes two tasks, and that no cycle
+of dependencies exists. What a message depends on that has left memory is read from the log first;
+the message comes again with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors import messages as m
 from rota.actors.foresight import Foresight
 from rota.actors.runtime import CooperativeActor
-from rota.actors.tokens import create_token, revoke_token
+from rota.actors.tokens import ABOUT_TOKENS
 from rota.domain import admission as decide
 from rota.domain import events as e
 from rota.domain.admission import decide_submission
@@ -99,10 +99,9 @@ class AdmissionActor(CooperativeActor):
             self._journal.answer_with(message.reply, lambda: self._cancel_batch(message))
         elif kind is m.ChangeLimits:
             self._change_limits(message)
-        elif kind is m.CreateToken:
-            self._journal.answer_with(message.reply, lambda: create_token(self._journal, message))
-        elif kind is m.RevokeToken:
-            self._journal.answer_with(message.reply, lambda: revoke_token(self._journal, message))
+        elif kind in ABOUT_TOKENS:
+            do = ABOUT_TOKENS[kind]
+            self._journal.answer_with(message.reply, lambda: do(self._journal, message))
         elif kind is m.CountRefusals or kind is m.LookAgain:
             self._count_refusals()
 

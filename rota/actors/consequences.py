@@ -18,6 +18,8 @@ from rota.actors.bulk_messages import Reprioritised
 from rota.actors.log_rate import LogRate
 from rota.actors.schedule_messages import FireSchedule, LookAtSchedule
 from rota.domain import events as e
+from rota.domain.caps import FLOW
+from rota.domain.declared import key_of, limit_of
 from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.fold import AWAITED_PROJECT
 from rota.domain.task import READY, WAITING, lane_for
@@ -102,6 +104,7 @@ class Consequences:
             e.DeliveryFailed: self._deliver_later,
             e.ClockStepped: self._clock_stepped,
             e.WorkflowResumed: self._flow_resumed,
+            e.TypeDeclared: self._declared,
             e.RunQueued: self._room_for_runs,
             e.RunStarted: self._run_started,
             e.RunStopRequested: self._run_stops,
@@ -298,7 +301,10 @@ class Consequences:
             self._cast.dispatcher.tell(Reprioritised(task.agent, (), task.id))
 
     def _flow_resumed(self, record: Record[e.WorkflowResumed]) -> None:
-        self._cast.dispatcher.tell(m.FlowResumed(record.event.workflow))
+        self._cast.dispatcher.tell(m.LimitEased(FLOW + record.event.workflow))
+
+    def _declared(self, record: Record[e.TypeDeclared]) -> None:
+        self._cast.dispatcher.tell(m.LimitEased(limit_of(*key_of(record.event))))
 
     def _flow_cancelled(self, record: Record[e.WorkflowCancelled]) -> None:
         self._look_at(record.event.workflow)

@@ -17,8 +17,8 @@ from rota.actors.lease_messages import GoOn, LeasesGranted, LeaveLine, LendTasks
 from rota.actors.messages import (
     AgentReleased,
     Drain,
-    FlowResumed,
     HeadChanged,
+    LimitEased,
     PauseScheduler,
     PauseType,
     SlotFreed,
@@ -90,6 +90,7 @@ class DispatcherActor(CooperativeActor):
             control.limits,
             control.paused_types,
             state.batches.paused_flows,
+            control.declared.caps,
         )
 
     def reset(self) -> None:
@@ -150,8 +151,8 @@ class DispatcherActor(CooperativeActor):
             self._let_keys_go()
         elif type(message) is GoOn:
             self._goes_on = False
-        elif type(message) is FlowResumed:
-            self._turns.flow_resumed(message.workflow)
+        elif type(message) is LimitEased:
+            self._turns.eased(message.limit)
             self._lending.eased()
         elif type(message) is Drain:
             self._draining = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from rota.actors.archive import Fetched
     from rota.domain.commands import Limits, Outcome
+    from rota.domain.declared import Declared, Key
     from rota.domain.delivery import DeliveryReport
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.task import Lane
@@ -110,6 +111,18 @@ class ChangeLimits(NamedTuple):
     by: str
     reply: Reply
     rules: Rules | None = None
+
+
+class DeclareTypes(NamedTuple):
+    """Keep what a worker declares; the reply says of each whether it holds.
+
+    Tokens whose names are `taken` are the configuration's.
+    """
+
+    said: dict[Key, Declared]
+    taken: frozenset[str]
+    by: str
+    reply: Reply
 
 
 class CreateToken(NamedTuple):
@@ -223,10 +236,10 @@ class AgentReleased(NamedTuple):
     agent: str
 
 
-class FlowResumed(NamedTuple):
-    """A workflow is paused no more."""
+class LimitEased(NamedTuple):
+    """A limit of some lanes' own has another cap: a workflow goes on, a declaration changed."""
 
-    workflow: str
+    limit: str
 
 
 class PauseType(NamedTuple):

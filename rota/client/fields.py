@@ -28,6 +28,16 @@ class RetryFields(TypedDict, total=False):
     retry_on: list[str]
 
 
+class DeclaredType(TypedDict, total=False):
+    """What tasks of a type get, of these agents or of all, unless they say otherwise."""
+
+    action: Required[str]
+    agents: Sequence[str]
+    retry: RetryFields
+    timeout_s: float
+    max_concurrent: int
+
+
 class DedupFields(TypedDict, total=False):
     """How a task treats another of the same key."""
 

@@ -26,9 +26,9 @@ from rota.client.steps import is_passing, pauses
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from rota.client.fields import Want
+    from rota.client.fields import DeclaredType, Want
     from rota.client.functions import Outcome
     from rota.client.steps import Json
 
@@ -83,8 +83,13 @@ class Trade:
         wish: Json,
         room: Callable[[], int],
         on_leases: Callable[[list[Json]], None],
+        declared: Sequence[DeclaredType] = (),
     ) -> None:
-        """`room` says how many more can be taken; `on_leases` takes them."""
+        """`room` says how many more can be taken; `on_leases` takes them.
+
+        What is `declared` of types the server is told first.
+        """
+        self._declared = declared
         self._client = client
         self._poller = poller
         self._worker_id = worker_id
@@ -129,6 +134,7 @@ class Trade:
     async def lease(self) -> None:
         """Wait for tasks whenever there is room and nothing to tell. Raises what is refused."""
         tries = pauses(AWAY_S, self._away_s_max)
+        await self._declare(tries)
         while self._is_open:
             self._has_room.clear()
             room = self._free()
@@ -151,6 +157,27 @@ class Trade:
             self._found()
             tries = pauses(AWAY_S, self._away_s_max)
             self._take(answer)
+
+    async def _declare(self, tries: Iterator[float]) -> None:
+        """Tell the server what is declared of types, if anything, once it is there."""
+        while self._is_open and self._declared:
+            try:
+                answer = await self._client.declare_types(self._declared)
+            except RotaError as error:
+                if error.status == 401:
+                    raise
+                if not _will_pass(error) or error.code == "too_many_declarations":
+                    log.warning("what is declared of types does not hold: %s", error.message)
+                    return
+                self._lost(error)
+                await asyncio.sleep(next(tries))
+                continue
+            self._found()
+            for each in answer["types"]:
+                if not each["accepted"]:
+                    text = "another token declares type %s otherwise; that holds"
+                    log.warning(text, each["type"])
+            return
 
     def _free(self) -> int:
         return min(self._room() - self._asked, 1000) if self._is_open else 0

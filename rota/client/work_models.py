@@ -352,6 +352,23 @@ class HeldLease:
 
 
 @model
+class DeclaredRow:
+    """What became of one declaration; `agent` is None if it is for all."""
+
+    action: str
+    accepted: bool
+    agent: str | None = None
+
+
+@model
+class DeclaredPage:
+    """What became of a worker's declarations."""
+
+    types: list[DeclaredRow]
+    count: int
+
+
+@model
 class WorkerInfo:
     """A worker that was heard of."""
 

@@ -36,6 +36,7 @@ from rota.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from rota.client.fields import DeclaredType, RetryFields
     from rota.client.functions import Outcome
     from rota.client.steps import Json
 
@@ -80,15 +81,38 @@ class Worker:
         self.worker_id = worker_id or f"{socket.gethostname()}-{os.getpid()}"
         self.lease_s, self.grace_s = lease_s, grace_s
         self.functions: dict[tuple[str | None, str], Function] = {}
+        self.declared: list[DeclaredType] = []
+        """What the server is told of types, as `declare_types` of the client takes it."""
         self._waiting: deque[Held] = deque()
         self._running: set[Held] = set()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._all_done = asyncio.Event()
 
-    def task(self, type: str, *, agent: str | Iterable[str] | None = None) -> Callable[[F], F]:  # noqa: A002 - its name on the wire
-        """Have a function called for the tasks of a type: of one agent, of several, or of all."""
+    def task(
+        self,
+        type: str,  # noqa: A002 - its name on the wire
+        *,
+        agent: str | Iterable[str] | None = None,
+        retry: RetryFields | None = None,
+        timeout: float | None = None,
+        concurrency: int | None = None,
+    ) -> Callable[[F], F]:
+        """Have a function called for the tasks of a type: of one agent, of several, or of all.
+
+        `retry`, `timeout` (seconds of an attempt) and `concurrency` (tasks in flight, over all
+        workers; of each agent if some are named) are declared to the server when the worker starts.
+        They hold for tasks submitted from then on that say nothing else, where the configuration
+        does not; a retry without fields has four attempts.
+        """
         agents = [agent] if agent is None or isinstance(agent, str) else list(agent)
+        declares: DeclaredType = {"action": type}
+        if retry is not None:
+            declares["retry"] = retry
+        if timeout is not None:
+            declares["timeout_s"] = timeout
+        if concurrency is not None:
+            declares["max_concurrent"] = concurrency
 
         def register(function: F) -> F:
             served = Function(function, sys._getframe(1).f_locals)  # noqa: SLF001
@@ -98,6 +122,9 @@ class Worker:
                     msg = f"two functions for {type}{whose}: {self.functions[each, type].name}"
                     raise ConfigError(f"{msg} and {served.name}")
                 self.functions[each, type] = served
+            if len(declares) > 1:
+                named = [each for each in agents if each is not None]
+                self.declared.append({**declares, "agents": named} if named else declares)
             return function
 
         return register
@@ -134,7 +161,7 @@ class Worker:
         client = AsyncJsonClient(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
         poller = Poller(self.url, timeout_s=TIMEOUT_S, retries=0, **where)
         self._trade = Trade(
-            client, poller, self.worker_id, self._wish(), self._room, self._begin_all
+            client, poller, self.worker_id, self._wish(), self._room, self._begin_all, self.declared
         )
         self._keeper = Keeper(client, self.lease_s, self._drop)
         with ExitStack() as undo:

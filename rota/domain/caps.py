@@ -1,10 +1,11 @@
 """The limits, and how full they are.
 
 A limit has a name: everybody's, one agent's, that of all push attempts, of a type, of the browsers,
-of a key, of a batch, of a workflow. A task is held back by those of its lane that have a cap. Some
-are shared (push, types, browsers): set in the configuration, and few. Others are a lane's own (its
-key, batch, workflow): clients make them, as many as they like. What is paused has a cap of none; a
-workflow has no other cap, so that only a pause of it is ever felt.
+of a key, of a batch, of a workflow, and what a worker declared for a type. A task is held back by
+those of its lane that have a cap. Some are shared (push, types, browsers): set in the
+configuration, and few. Others are a lane's own (its key, batch, workflow, what is declared):
+clients make them, as many as they like. What is paused has a cap of none; a workflow has no other
+cap, so that only a pause of it is ever felt. What is declared gives way to the configuration.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rota.domain.commands import Limits
     from rota.domain.task import Lane, Task
 
-KEY, BATCH, FLOW = "key:", "batch:", "flow:"
+KEY, BATCH, FLOW, DECLARED = "key:", "batch:", "flow:", "declared:"
 """How the limits begin that are a lane's own."""
 UNBOUND = 1 << 62
 LANES_KEPT = 10_000
@@ -53,8 +54,11 @@ class Caps:
         paused: Mapping[str, str],
         paused_types: Iterable[str],
         paused_flows: Container[str] = (),
+        declared: Mapping[str, int] | None = None,
     ) -> None:
         self._limits = limits
+        self._declared = {} if declared is None else declared
+        self._configured = dict(limits.types)
         self._paused_flows = paused_flows
         self._slots = slots
         self._paused = paused
@@ -74,7 +78,7 @@ class Caps:
             if len(self._of_lanes) >= LANES_KEPT:
                 self._of_lanes.clear()
             capped = [limit for limit in limits_of(lane) if self._cap_of(limit) is not None]
-            own = tuple(limit for limit in capped if limit.startswith((KEY, BATCH, FLOW)))
+            own = tuple(limit for limit in capped if limit.startswith((KEY, BATCH, FLOW, DECLARED)))
             shared = tuple(limit for limit in capped if limit not in own)
             found = self._of_lanes[lane] = LaneLimits(shared, own)
         return found
@@ -89,6 +93,9 @@ class Caps:
                 return int(limit.split(":", 2)[1])
             if limit.startswith(FLOW):
                 return 0 if limit.removeprefix(FLOW) in self._paused_flows else UNBOUND
+            if limit.startswith(DECLARED):
+                is_set = limit.partition("\n")[2] in self._configured
+                return UNBOUND if is_set else self._declared.get(limit, UNBOUND)
         return cap
 
     def has_room(self, limit: str) -> bool:
@@ -157,6 +164,7 @@ def _told(limit: str, cap: int) -> str:
         PUSH_LIMIT: "workerCount",
         BROWSERS_LIMIT: "maxConcurrentBrowsers",
         "type": f"maxConcurrent of type '{name}'",
+        "declared": f"what its worker declared for type '{name.partition(chr(10))[2]}'",
         "key": f"maxPerKey of key '{name}'",
         "batch": "the parallelism of its batch",
     }[kind]

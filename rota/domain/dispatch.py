@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rota.domain.caps import FLOW, KEY, Caps
+from rota.domain.caps import KEY, Caps
 from rota.domain.commands import PULL, PUSH_LIMIT
 from rota.domain.gates import Gate, Hall, Turn
 from rota.domain.preemption import Urgent
@@ -61,10 +61,11 @@ class Turns:
         limits: Limits,
         paused_types: Iterable[str] = (),
         paused_flows: Container[str] = (),
+        declared: Mapping[str, int] | None = None,
     ) -> None:
         self.limits = limits
         self._orders = orders
-        self._caps = Caps(limits, slots, paused, paused_types, paused_flows)
+        self._caps = Caps(limits, slots, paused, paused_types, paused_flows, declared)
         standings, by_priority = Standings(orders, slots), limits.strategy == BY_PRIORITY
         self._hall = Hall(orders, self._caps, standings, News(), by_priority)
         self._views = {(PUSH, False): View(self._hall, by_type=False)}
@@ -102,10 +103,10 @@ class Turns:
         self._hall.standings.better.tell(agent)
         self.urgent.resumed(agent)
 
-    def flow_resumed(self, workflow: str) -> None:
-        """Take note that a workflow is paused no more: what was set aside for that is let in."""
-        self._hall.freed.tell(FLOW + workflow)
-        self.urgent.eased(FLOW + workflow)
+    def eased(self, limit: str) -> None:
+        """Take note that a lane's own limit has another cap: what was set aside is looked at."""
+        self._hall.freed.tell(limit)
+        self.urgent.eased(limit)
 
     def given(self, task: Task) -> None:
         """Take note that the task was given its slot (projections already show it)."""

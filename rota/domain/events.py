@@ -24,6 +24,7 @@ ActorFailed = server.ActorFailed
 ClockStepped = server.ClockStepped
 AgentPaused = server.AgentPaused
 AgentResumed = server.AgentResumed
+TypeDeclared = server.TypeDeclared
 TypePaused = server.TypePaused
 TypeResumed = server.TypeResumed
 SchedulerPaused = server.SchedulerPaused
@@ -327,6 +328,7 @@ Event = (
     | ClockStepped
     | AgentPaused
     | AgentResumed
+    | TypeDeclared
     | TypePaused
     | TypeResumed
     | SchedulerPaused

@@ -9,13 +9,17 @@ command is granted is admission's to decide.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.domain.commands import PULL, Dedup, Flow, SubmitBatch, SubmitTask
+from rota.domain.declared import NOT_DECLARED
 from rota.domain.plan import DEADLINE_S_MAX, NO_PLAN, TIMEOUT_MS_MAX, Plan
 from rota.domain.retry import RetryPolicy
 from rota.domain.tokens import ROTA
 from rota.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from rota.domain.declared import Declarations, Declared
 
 EVERY_TYPE = "*"
 """The name of the rules for types that have none of their own."""
@@ -47,13 +51,15 @@ class TypeRules(NamedTuple):
 class Rules(NamedTuple):
     """The rules of every type, and who runs actions that have none: tabs and chats, if any.
 
-    `retry` is the policy of native tasks where neither they nor their type have one.
+    `retry` is the policy of native tasks where neither they nor their type have one. What workers
+    have `declared` is for tasks that they come for, where the rules of the type say nothing.
     """
 
     types: dict[str, TypeRules] = {}  # noqa: RUF012 - never changed, only replaced with the rules
     tab: str | None = None
     chat: str | None = None
     retry: dict[str, Any] | None = None
+    declared: Declarations | None = None
 
     def of(self, action: str) -> TypeRules:
         """Give the rules of a type: its own, or those for every type."""
@@ -84,7 +90,7 @@ class Rules(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Write what differs from no rules at all, for an event."""
-        written = _differing(self, Rules())
+        written = _differing(self._replace(declared=None), Rules())
         if self.types:
             written["types"] = {name: _differing(r, NO_RULES) for name, r in self.types.items()}
         return written
@@ -195,8 +201,15 @@ class TimeoutTooLong(InvalidRequest):
 def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
     """Make the command that a request asks for. Raises InvalidRequest."""
     kind, usual = rules.of(request.action), request.usual
-    timeout_ms = request.timeout_ms or kind.timeout_ms or usual.timeout_ms
+    executor = request.executor or _executor(request, rules)
+    declared_for, declared = NOT_DECLARED
+    if rules.declared is not None and executor == PULL:
+        declared_for, declared = rules.declared.of(request.agent, request.action)
     most_ms = min(kind.timeout_ms_max, usual.timeout_ms_max)
+    timeout_ms = request.timeout_ms or kind.timeout_ms
+    if timeout_ms is None and declared.timeout_ms is not None:
+        timeout_ms = min(declared.timeout_ms, most_ms)
+    timeout_ms = timeout_ms or usual.timeout_ms
     if timeout_ms is not None and timeout_ms > most_ms:
         raise TimeoutTooLong(most_ms)
     deadline = request.deadline
@@ -205,7 +218,6 @@ def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
     elif usual.deadline_ms is not None:
         deadline = now + usual.deadline_ms * 1000
     on_interrupt = request.on_interrupt or kind.on_interrupt
-    executor = request.executor or _executor(request, rules)
     if request.plan.requires and executor != PULL:
         raise _bad("requires", f"is for tasks that workers come for; '{executor}' runs this one")
     return SubmitTask(
@@ -226,7 +238,7 @@ def take_in(request: Request, rules: Rules, now: int) -> SubmitTask:
         request.depends,
         request.on_missing,
         request.dedup,
-        _planned(request, rules, now),
+        _planned(request, rules, now, declared_for, declared),
     )
 
 
@@ -251,31 +263,39 @@ def _executor(request: Request, rules: Rules) -> str:
     return rules.executor_for(request.action, has_tab=has_tab, needs_tab=request.needs_tab)
 
 
-def _planned(request: Request, rules: Rules, now: int) -> Plan:
+def _planned(
+    request: Request, rules: Rules, now: int, declared_for: str, declared: Declared
+) -> Plan:
     plan, kind = request.plan, rules.of(request.action)
     usual = request.usual.retry
     if usual is None and request.dialect == NATIVE:
         usual = rules.retry
-    if plan is NO_PLAN and kind is NO_RULES and usual is None:
+    if declared.retry is not None:
+        usual = declared.retry
+    if plan is NO_PLAN and kind is NO_RULES and usual is None and not declared_for:
         return plan  # as most do
-    changes: dict[str, Any] = {}
+    changes = _moment(plan, now)
     retry = _retry(request, kind, usual)
     if retry != plan.retry:
         changes["retry"] = retry
     if not plan.queue_timeout_ms and kind.queue_timeout_ms:
         changes["queue_timeout_ms"] = kind.queue_timeout_ms
+    if declared.max_concurrent is not None:
+        changes["declared_for"] = declared_for
+    if plan.requires:
+        changes["requires"] = sorted(set(plan.requires))
+    return plan._replace(**changes) if changes else plan
+
+
+def _moment(plan: Plan, now: int) -> dict[str, Any]:
+    """Say what changes about the moment that a task waits for. Raises InvalidRequest."""
     if plan.not_before is not None:
         if plan.delay_ms is not None:
             raise _bad("delayMs", "give either notBefore or delayMs, not both")
         if plan.not_before <= now:
-            changes["not_before"] = None
-        else:
-            _check_within_reason("notBefore", plan.not_before, now)
-    elif plan.delay_ms == 0:
-        changes["delay_ms"] = None
-    if plan.requires:
-        changes["requires"] = sorted(set(plan.requires))
-    return plan._replace(**changes) if changes else plan
+            return {"not_before": None}
+        _check_within_reason("notBefore", plan.not_before, now)
+    return {"delay_ms": None} if plan.delay_ms == 0 else {}
 
 
 def _retry(

@@ -39,7 +39,8 @@ class Plan(NamedTuple):
     The batch, its bound, the parents and what holds the dedup key are filled in at admission.
     `follows` is the task whose success made this one, the `follow_depth`-th in a row;
     `run` is the run of a `project` that selected it, `schedule` the schedule that made it. One that
-    is `uncounted` carries the id of its workflow, and does not count towards it.
+    is `uncounted` carries the id of its workflow, and does not count towards it. `declared_for` is
+    the agent, or `*`, for whom a worker declared how many may be in flight at once.
     """
 
     key: Annotated[str | None, Wish("key", "tasks of one key share maxPerKey slots")] = None
@@ -77,6 +78,7 @@ class Plan(NamedTuple):
     run: Annotated[str | None, Wish("runId")] = None
     schedule: Annotated[str | None, Wish("schedule")] = None
     uncounted: bool | None = None
+    declared_for: str | None = None
 
     @property
     def joined(self) -> str | None:

@@ -94,6 +94,19 @@ class TypeResumed(NamedTuple):
     type: str
 
 
+class TypeDeclared(NamedTuple):
+    """A worker declared what tasks of a type get that say nothing; all None takes it back.
+
+    It is for those of one `agent`, or of all if that is empty, and is the token's that recorded it.
+    """
+
+    agent: str
+    type: str
+    retry: dict[str, Any] | None = None
+    timeout_ms: int | None = None
+    max_concurrent: int | None = None
+
+
 class SchedulerPaused(NamedTuple):
     """Nothing at all is dispatched until the scheduler is resumed."""
 

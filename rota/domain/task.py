@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rota.domain.commands import BROWSER_TYPES, BROWSERS_LIMIT, PULL, PUSH_LIMIT
+from rota.domain.declared import limit_of
 from rota.domain.packed import unpacked
 from rota.domain.plan import Plan
 from rota.domain.rows import Way, beginner, filler, packer
@@ -50,15 +51,15 @@ FAULTED = "internal fault"
 BLAMELESS = frozenset({ORDERLY, LOG_FAILED, PREEMPTED, UNREAD, RELEASED})
 """The reasons of an interruption that the task cannot have caused."""
 
-Lane = tuple[str, str, str, str, str, str, str]
+Lane = tuple[str, str, str, str, str, str, str, str]
 """Tasks of one agent held back by the same.
 
-These are (executor, action, key, batch, urgency, requires, workflow).
-
+These are (executor, action, key, batch, urgency, requires, workflow, declared).
 
 The urgency is the priority of those that may pre-empt: none of them stands behind one that may not,
 or that is less urgent and only older, and the first of a lane can do whatever the others can.
-What it requires of a worker is the labels, one a line.
+What it requires of a worker is the labels, one a line. What is declared is the limit that a worker
+declared, if any (rota.domain.declared).
 """
 
 
@@ -216,18 +217,19 @@ def lane_of(
     urgency: str = "",
     requires: str = "",
     workflow: str = "",
+    declared: str = "",
 ) -> Lane:
     """Name the lane of such tasks; one tuple for all of them.
 
     `batch` is set for batches with a bound on how many run at once: `bound:id`.
     """
-    return (executor, action, key, batch, urgency, requires, workflow)
+    return (executor, action, key, batch, urgency, requires, workflow, declared)
 
 
 @lru_cache(maxsize=4096)
 def limits_of(lane: Lane) -> tuple[str, ...]:
     """Name the limits, besides the global one and the agent's, that hold a lane back."""
-    executor, action, key, batch, _, _, workflow = lane
+    executor, action, key, batch, _, _, workflow, declared = lane
     names = [f"type:{action}"] if executor == PULL else [PUSH_LIMIT, f"type:{action}"]
     if action in BROWSER_TYPES:
         names.append(BROWSERS_LIMIT)
@@ -237,6 +239,8 @@ def limits_of(lane: Lane) -> tuple[str, ...]:
         names.append(f"batch:{batch}")
     if workflow:
         names.append(f"flow:{workflow}")
+    if declared:
+        names.append(declared)
     return tuple(names)
 
 
@@ -250,4 +254,6 @@ def lane_for(task: Task, priority: int | None = None) -> Lane:
     urgency = str(at) if plan.preempt else ""
     requires = "\n".join(plan.requires) if plan.requires else ""
     workflow = plan.joined or ""
-    return lane_of(task.executor, task.action, plan.key or "", batch, urgency, requires, workflow)
+    declared = limit_of(plan.declared_for, task.action) if plan.declared_for else ""
+    key = plan.key or ""
+    return lane_of(task.executor, task.action, key, batch, urgency, requires, workflow, declared)

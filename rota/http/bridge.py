@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rota.config import Settings
     from rota.domain.bulk import Change, Filter
     from rota.domain.commands import Limits, Outcome
+    from rota.domain.declared import Declared, Key
     from rota.domain.events import TokenCreated
     from rota.domain.intake import BatchRequest, Request, Rules
     from rota.domain.task import Task
@@ -319,6 +320,15 @@ class Bridge:
             self.shard.admission, lambda reply: m.CreateToken(wanted, taken, by, reply)
         )
         return made
+
+    async def declare_types(
+        self, said: dict[Key, Declared], taken: frozenset[str], by: str
+    ) -> list[bool]:
+        """Keep what a worker declares; say of each whether it holds. Raises QueueFull."""
+        holds: list[bool] = await self.ask(
+            self.shard.admission, lambda reply: m.DeclareTypes(said, taken, by, reply)
+        )
+        return holds
 
     async def revoke_token(self, name: str, by: str) -> str:
         """Take a token back. Raises NotFound."""

@@ -38,6 +38,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "CancelManyBody": {**_FILTER, "state": ["ready"], "reason": "not needed any more"},
     "RetryManyBody": {"agentId": "crawler-1", "code": "timeout", "dryRun": True},
     "ReprioritiseManyBody": {**_FILTER, "priority": "low"},
+    "DeclareBody": {
+        "types": [{"type": "crawl", "retry": {"maxAttempts": 3}, "timeoutMs": 60_000}],
+    },
     "LeaseBody": {"workerId": "w-1", "types": ["crawl"], "labels": ["gpu"], "waitMs": 1000},
     "SettleBody": {
         "workerId": "w-1",

@@ -1,4 +1,4 @@
-"""What a worker may say: the bodies of /v1/leases.
+"""What a worker may say: the bodies of /v1/leases, and what it declares about types.
 
 They are strict, as all native bodies are (`models.py`); what they may be at most is said here.
 """
@@ -23,13 +23,16 @@ from rota.http.models import (
     Line,
     NativeBody,
     Report,
+    TimeoutMs,
     short,
 )
+from rota.sections import LIMIT_MAX, RetrySettings
 
 LeaseMs = Annotated[int, Field(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
 LeaseId = Annotated[str, StringConstraints(max_length=ID_CHARS_MAX + 30)]
 ErrorText = Annotated[str, StringConstraints(max_length=ERROR_CHARS_MAX)]
 LEASES_MAX = 1000
+DECLARED_ITEMS_MAX = 1000
 
 
 def _own_name(name: str) -> str:
@@ -79,6 +82,26 @@ class LeaseBody(WantsBody):
     """POST /v1/leases."""
 
     workerId: WorkerId = Field(description="who asks; the name is yours")
+
+
+class DeclaredType(NativeBody):
+    """What tasks of a type get, unless they or the configuration say otherwise."""
+
+    type: Action
+    agents: list[AgentId] | None = Field(
+        None, min_length=1, max_length=100, fail_fast=True, description="all, unless given"
+    )
+    retry: RetrySettings | None = Field(None, description="when to try again")
+    timeoutMs: TimeoutMs | None = Field(None, description="how long an attempt may take")
+    maxConcurrent: int | None = Field(
+        None, ge=1, le=LIMIT_MAX, description="in flight at once: of each agent, or of all"
+    )
+
+
+class DeclareBody(NativeBody):
+    """POST /v1/types: what a worker declares beside its functions."""
+
+    types: list[DeclaredType] = Field(max_length=DECLARED_ITEMS_MAX, fail_fast=True)
 
 
 class HeldBody(NativeBody):

@@ -80,11 +80,14 @@ def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
     if task.state is SCHEDULED:
         view["nextAttemptAt"] = rfc3339(task.next_at)
     if plan.retry is not None:
-        policy = RetryPolicy(**plan.retry)
-        view["maxAttempts"] = policy.max_attempts
-        view["retry"] = {
-            to_camel(name): value for name, value in policy._asdict().items() if value is not None
-        }
+        view["retry"] = retry(plan.retry)
+        view["maxAttempts"] = view["retry"]["maxAttempts"]
+
+
+def retry(written: dict[str, Any]) -> dict[str, Any]:
+    """Show a whole policy that is written as events carry it."""
+    policy = RetryPolicy(**written)
+    return {to_camel(name): value for name, value in policy._asdict().items() if value is not None}
 
 
 def dead(task: Task) -> dict[str, Any]:

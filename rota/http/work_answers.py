@@ -12,6 +12,21 @@ from pydantic import BaseModel, Field
 from rota.http.answers import Problem, TaskError, TaskView  # noqa: TC001 - pydantic reads them
 
 
+class DeclaredRow(BaseModel):
+    """What became of one declaration."""
+
+    type: str
+    agentId: str | None = Field(None, description="absent if it is for all agents")
+    accepted: bool = Field(description="false: another token declared this type otherwise")
+
+
+class DeclaredPage(BaseModel):
+    """What became of a worker's declarations."""
+
+    types: list[DeclaredRow]
+    count: int
+
+
 class WorkflowSubmitted(BaseModel):
     """The workflow is on disk."""
 

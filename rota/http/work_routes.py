@@ -68,6 +68,15 @@ WORK_ROUTES: tuple[Route, ...] = (
         needs=Right.WORK,
     ),
     Route(
+        "POST",
+        "/v1/types",
+        leases.declare,
+        "Declare what tasks of the types that a worker serves get",
+        lease_models.DeclareBody,
+        work_answers.DeclaredPage,
+        needs=Right.WORK,
+    ),
+    Route(
         "GET",
         "/v1/workers",
         leases.workers,

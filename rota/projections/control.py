@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import Limits
+from rota.domain.declared import Declarations, Declared, key_of
 from rota.domain.intake import Rules
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ class Control:
     def __init__(self) -> None:
         """Start with the documents' defaults and nobody paused."""
         self.limits = Limits()
-        self.rules = Rules()
+        self.declared = Declarations()
+        self.rules = Rules(declared=self.declared)
         self.paused: dict[str, str] = {}
         self.paused_types: dict[str, str] = {}
         self.stopped: str | None = None
@@ -32,11 +34,16 @@ class Control:
         event = record.event
         self.limits = limits_from(event.settings)
         if event.rules is not None:
-            self.rules = Rules.from_dict(event.rules)
+            self.rules = Rules.from_dict(event.rules)._replace(declared=self.declared)
 
     def news_of(self, rules: Rules) -> dict[str, Any] | None:
         """Write rules as an event carries them; None if they are in force already."""
-        return None if rules == self.rules else rules.to_dict()
+        return None if rules == self.rules._replace(declared=None) else rules.to_dict()
+
+    def on_type_declared(self, record: Record[e.TypeDeclared]) -> None:
+        event = record.event
+        said = Declared(record.by, event.retry, event.timeout_ms, event.max_concurrent)
+        self.declared.put(key_of(event), said)
 
     def on_paused(self, record: Record[e.AgentPaused]) -> None:
         event = record.event
@@ -80,14 +87,17 @@ class Control:
             "paused": self.paused,
             "pausedTypes": self.paused_types,
             "stopped": self.stopped,
+            "declared": [[*key, *each] for key, each in sorted(self.declared.by_key.items())],
         }
 
     def load(self, data: dict[str, Any]) -> None:
         self.limits = limits_from(data["limits"])
-        self.rules = Rules.from_dict(data.get("rules", {}))
+        self.rules = Rules.from_dict(data.get("rules", {}))._replace(declared=self.declared)
         self.paused.update(data["paused"])
         self.paused_types.update(data["pausedTypes"])
         self.stopped = data["stopped"]
+        for agent, action, *said in data["declared"]:
+            self.declared.put((agent, action), Declared(*said))
 
 
 def limits_to(limits: Limits) -> dict[str, Any]:

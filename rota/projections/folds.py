@@ -100,6 +100,7 @@ def other_folds(state: State) -> dict[type[Any], tuple[Fold, ...]]:
         e.ClockStepped: (state.on_clock_stepped,),
         e.AgentPaused: (control.on_paused,),
         e.AgentResumed: (control.on_resumed,),
+        e.TypeDeclared: (control.on_type_declared,),
         e.TypePaused: (control.on_type_paused,),
         e.TypeResumed: (control.on_type_resumed,),
         e.SchedulerPaused: (control.on_stopped,),

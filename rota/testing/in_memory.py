@@ -113,6 +113,8 @@ class InMemoryRota:
             **self._options,
         )
         self.shard.start()
+        if self._worker is not None:
+            self._worker.declare(self.shard)
         self.run()
 
     def crash(self, away_s: float = 0.0) -> None:

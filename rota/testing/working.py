@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rota.actors import lease_messages as lm
+from rota.actors import messages as m
+from rota.client.calls.leases import declared_body
 from rota.client.context import Context
 from rota.client.threads import Threads
 from rota.client.trade import wish_of
@@ -19,7 +21,8 @@ from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
 from rota.domain.tokens import LOCAL
 from rota.domain.wants import Filter, Wants
-from rota.http.v1.leases import WORKER_ERROR
+from rota.http.lease_models import DeclareBody
+from rota.http.v1.leases import WORKER_ERROR, declared_in
 from rota.http.views import native
 
 if TYPE_CHECKING:
@@ -118,6 +121,13 @@ class WorkerAtHand:
             round(worker.lease_s * 1000),
             start=True,
         )
+
+    def declare(self, shard: Shard) -> None:
+        """Tell a shard what the functions declare of their types."""
+        body = DeclareBody.model_validate(declared_body(self.worker.declared))
+        said = declared_in(body, LOCAL, lambda agents: agents)
+        if said:
+            shard.admission.tell(m.DeclareTypes(said, frozenset(), LOCAL, Waiting()))
 
     def serves(self, agent: str, action: str) -> bool:
         return self.worker.function_for(agent, action) is not None

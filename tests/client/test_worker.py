@@ -463,3 +463,48 @@ def test_what_a_force_stop_cuts_off_is_given_back_when_it_has_stopped(server, is
                 assert (stopped.success, stopped.still_running) == (True, [])
 
     asyncio.run(story())
+
+
+def test_what_is_declared_beside_a_function_holds_before_it_takes_anything(server):
+    worker = Worker(server.url)
+    go_on = threading.Event()
+
+    @worker.task("declared", agent="declares", retry={"base_s": 0}, timeout=20, concurrency=1)
+    def flaky(ctx):
+        if ctx.attempt < 4:
+            raise ValueError("not yet")
+        assert go_on.wait(20)
+
+    async def story():
+        for _ in range(2):
+            async with working(worker) as rota:
+                while not (
+                    rows := [t for t in (await rota.types())["types"] if t["type"] == "declared"]
+                ):
+                    await asyncio.sleep(0.01)
+        [row] = rows[0]["declared"]
+        assert (row["agentId"], row["timeoutMs"], row["maxConcurrent"]) == ("declares", 20_000, 1)
+        async with RotaClient(server.url) as rota:
+            events = [e async for e in rota.iter_events(kinds=("type_declared",))]
+        assert len([e for e in events if e.agent == "declares"]) == 1
+        go_on.set()
+        async with working(worker) as rota:
+            tasks = [await ends(rota, "declared", "declares") for _ in range(2)]
+            assert [(t.state, t.attempt, t.timeout_s) for t in tasks] == [("succeeded", 4, 20)] * 2
+
+    asyncio.run(story())
+
+
+def test_a_declaration_that_is_refused_does_not_stop_a_worker(server, caplog):
+    worker = Worker(server.url)
+
+    @worker.task("over", agent="declares", timeout=10_000_000)
+    def over():
+        return 1
+
+    async def story():
+        async with working(worker) as rota:
+            assert (await ends(rota, "over", "declares")).result == 1
+
+    asyncio.run(story())
+    assert "what is declared of types does not hold: field 'types.0.timeoutMs'" in caplog.text

@@ -320,11 +320,12 @@ def test_a_task_keeps_its_plan_as_it_was_given() -> None:
         run="run-1",
         schedule="nightly",
         uncounted=True,
+        declared_for="*",
     )
     assert None not in plan, "every field is given"
     task = born(e.Record(3, START_US, submitted(waits=["t0"], **plan._asdict())))
     assert (task.plan, task.waits) == (plan, {"t0"})
-    assert task.lane == ("builtin", "echo", "k", "2:b", "2", "gpu\nssd", "")
+    assert task.lane == ("builtin", "echo", "k", "2:b", "2", "gpu\nssd", "", "declared:*\necho")
 
 
 def test_the_latest_start_is_when_the_task_started() -> None:

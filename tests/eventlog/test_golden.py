@@ -74,6 +74,7 @@ def outline(state: State) -> dict[str, Any]:
         },
         "paused": state.control.paused,
         "paused_types": state.control.paused_types,
+        "declared": state.control.dump()["declared"],
         "stopped": state.control.stopped,
         "limits": limits_to(state.control.limits),
         "rules": state.control.rules.to_dict(),

@@ -52,7 +52,7 @@ SUBMITS = {
 }  # fmt: skip
 WORKS = {
     "POST /v1/tasks/{id}/logs", "POST /v1/tasks/{id}/progress",
-    "POST /v1/leases", "POST /v1/leases/settle", "POST /v1/leases/{id}/heartbeat",
+    "POST /v1/types", "POST /v1/leases", "POST /v1/leases/settle", "POST /v1/leases/{id}/heartbeat",
     "POST /v1/leases/{id}/complete", "POST /v1/leases/{id}/fail", "POST /v1/leases/{id}/release",
     "POST /automechanica/leases",
     *(f"POST /automechanica/leases/{{id}}/{how}"

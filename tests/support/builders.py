@@ -812,7 +812,9 @@ class _Play:
         if control.stopped is not None:
             self.record(e.SchedulerResumed())
         elif control.paused_types:
-            self.record(e.TypeResumed(next(iter(control.paused_types))))
+            name = next(iter(control.paused_types))
+            self.record(e.TypeResumed(name))
+            self.record(e.TypeDeclared("", name, max_concurrent=2), by="fleet#1")
         elif self._dice.random() < 0.6:
             self.record(e.TypePaused(self._dice.choice(["echo", "sleep"]), "dice"))
         else:

@@ -92,7 +92,7 @@ class Bench:
         """Submit a task to a lane."""
         self.count += 1
         name = f"t{self.count}"
-        executor, action, key, batch, _, requires, _ = lane
+        executor, action, key, batch, _, requires, *_ = lane
         bound, _, batch_id = batch.partition(":")
         event = made(
             e.TaskSubmitted,

@@ -15,6 +15,7 @@ from rota.client.paths import path_of, said
 from rota.client.steps import Call, Json, Rows
 from rota.client.words import in_ms, wire
 from rota.client.work_models import (
+    DeclaredPage,
     Heartbeat,
     Leases,
     Settled,
@@ -26,11 +27,11 @@ from rota.client.work_models import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rota.client.fields import Outcome, Want
+    from rota.client.fields import DeclaredType, Outcome, Want
 
 
 class LeaseCalls:
-    """/v1/leases, /v1/workers."""
+    """/v1/leases, /v1/workers, POST /v1/types."""
 
     @asks(Leases)
     def lease(
@@ -141,6 +142,15 @@ class LeaseCalls:
         wait_s = (lease or {}).get("waitMs", 0) / 1000
         return Call("POST", "/v1/leases/settle", body=body, wait_s=wait_s)
 
+    @asks(DeclaredPage)
+    def declare_types(self, types: Iterable[DeclaredType]) -> Call:
+        """Say what tasks of the types that a worker serves get, unless they say otherwise.
+
+        A type that is said with nothing takes back what this token declared of it. The
+        configuration goes before it, and so does what another token has declared.
+        """
+        return Call("POST", "/v1/types", body=declared_body(types), is_safe=True)
+
     @asks(WorkerPage)
     def workers(self, *, limit: int | None = None, cursor: str | None = None) -> Call:
         """Give a page of workers: when each was last seen, and what it holds."""
@@ -150,6 +160,12 @@ class LeaseCalls:
     def iter_workers(self) -> Rows[Json]:
         """Give all workers, asked for a page at a time."""
         return all_rows("workers", "/v1/workers", {})
+
+
+def declared_body(types: Iterable[DeclaredType]) -> Json:
+    """Write what is declared of types as the server takes it."""
+    bodies = [wire(each) for each in types]
+    return {"types": [{"type": body.pop("action"), **body} for body in bodies]}
 
 
 def lease_wish(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from heapq import nsmallest
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from rota.config import scheduler_changes
+from rota.domain.declared import EVERY_AGENT, limit_of
 from rota.domain.intake import CHAT
 from rota.errors import ConfigError, InvalidRequest
-from rota.http import agents, figures
+from rota.http import agents, figures, views
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
 from rota.projections.stats import average_ms
 from rota.shown_settings import shown
@@ -19,6 +21,9 @@ from rota.wording import first_wrong
 if TYPE_CHECKING:
     from rota.http.call import Call
     from rota.projections.state import State
+
+
+DECLARED_SHOWN = 1000
 
 
 async def list_agents(call: Call) -> Any:
@@ -57,8 +62,9 @@ def _types(call: Call, state: State) -> dict[str, Any]:
     settings = call.bridge.settings
     known = {name: settings.type_settings(name) for name in settings.types}
     known[CHAT] = settings.chats()
+    declared = _declared(state)
     rows = []
-    for name in sorted({*known, *caps, *paused}):
+    for name in sorted({*known, *caps, *paused, *declared}):
         row: dict[str, Any] = {"type": name}
         if name in known:
             row |= known[name].model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -67,8 +73,31 @@ def _types(call: Call, state: State) -> dict[str, Any]:
         row |= {"inflight": state.slots.of_limit(f"type:{name}"), "paused": name in paused}
         if paused.get(name):
             row["pauseReason"] = paused[name]
+        if name in declared:
+            row["declared"] = declared[name]
         rows.append(row)
-    return {"types": rows, "count": len(rows)}
+    body: dict[str, Any] = {"types": rows, "count": len(rows)}
+    if rest := max(0, len(state.control.declared.by_key) - DECLARED_SHOWN):
+        body["declaredRest"] = rest
+    return body
+
+
+def _declared(state: State) -> dict[str, list[dict[str, Any]]]:
+    """Show what workers declared, by type: the first so many, each with whose token it is."""
+    shown: dict[str, list[dict[str, Any]]] = {}
+    known = state.control.declared
+    for (agent, action), each in islice(known.by_key.items(), DECLARED_SHOWN):
+        row: dict[str, Any] = {} if agent == EVERY_AGENT else {"agentId": agent}
+        row["by"] = each.by
+        if each.retry is not None:
+            row["retry"] = views.retry(each.retry)
+        if each.timeout_ms is not None:
+            row["timeoutMs"] = each.timeout_ms
+        if each.max_concurrent is not None:
+            inflight = state.slots.of_limit(limit_of(agent, action))
+            row |= {"maxConcurrent": each.max_concurrent, "inflight": inflight}
+        shown.setdefault(action, []).append(row)
+    return shown
 
 
 def _type(call: Call) -> str:

@@ -1,5 +1,7 @@
 """/v1/leases, /v1/workers: tasks lent to workers, what they say of them, and who they are.
 
+Also what they declare about the types that they serve, by POST /v1/types.
+
 A worker waits here for its turn; if it leaves before its answer, what it was given goes back at
 once. One that has closed its half of the connection counts as gone: it may hear of nothing, and a
 task that is lent to nobody would wait for its lease to expire. Every outcome carries the token of
@@ -17,12 +19,14 @@ import orjson
 from rota.clock import rfc3339
 from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
+from rota.domain.declared import DECLARED_MAX, EVERY_AGENT, Declared
 from rota.domain.leases import lease_id
 from rota.domain.wants import FILTERS_MAX, Filter, Wants
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http import views
 from rota.http.lease_models import (
     CompleteBody,
+    DeclareBody,
     FailBody,
     FailFields,
     HeartbeatBody,
@@ -35,7 +39,10 @@ from rota.http.presence import connection_of
 from rota.http.problems import native_body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from rota.actors.lent import Lent, Settled
+    from rota.domain.declared import Key
     from rota.http.call import Call
     from rota.sight.workers import Stop
 
@@ -301,6 +308,34 @@ async def settle(call: Call) -> Any:
 
 def _refused(name: str, error: RotaError) -> dict[str, Any]:
     return {"leaseId": name, "code": error.code, "error": error.message}
+
+
+async def declare(call: Call) -> Any:
+    """POST /v1/types: keep what a worker declares, for the agents that its token is for."""
+    body = await call.body(DeclareBody)
+    said = declared_in(body, call.by, call.may_work_for)
+    holds = await call.bridge.declare_types(said, call.app.access.names, call.by)
+    rows = [
+        {"type": action, **({} if agent == EVERY_AGENT else {"agentId": agent}), "accepted": held}
+        for (agent, action), held in zip(said, holds, strict=True)
+    ]
+    return call.json({"types": rows, "count": len(rows)})
+
+
+def declared_in(
+    body: DeclareBody, by: str, agents_for: Callable[[list[str] | None], Sequence[str] | None]
+) -> dict[Key, Declared]:
+    """Read what is declared, for each agent that it is for. Raises InvalidRequest."""
+    said: dict[Key, Declared] = {}
+    for each in body.types:
+        retry = each.retry.written() if each.retry is not None else None
+        declared = Declared(by, retry, each.timeoutMs, each.maxConcurrent)
+        for agent in agents_for(each.agents) or (EVERY_AGENT,):
+            said[agent, each.type] = declared
+        if len(said) > DECLARED_MAX:
+            msg = f"agents times types must not be more than {DECLARED_MAX}"
+            raise InvalidRequest(msg)
+    return said
 
 
 async def workers(call: Call) -> Any:
