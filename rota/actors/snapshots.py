@@ -1,9 +1,9 @@
 """When snapshots are taken, and where they go.
 
 One is begun when enough records are durable since the last one, is written out on the loop in
-small slices, and is kept by a thread that is not the committer's. The next one waits until the
-last is kept, and then for a multiple of the time that took: snapshots cost a small share of the
-time however often they are asked for.
+small slices with a rest after each, and is kept by a thread that is not the committer's. The next
+one waits until the last is kept, and then for a multiple of the time that took: snapshots cost a
+small share of the time however often they are asked for.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from rota.actors.snapshotter import Snapshotter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.actors.host import CommitLine, Host
     from rota.actors.journal import Journal
     from rota.eventlog.port import Snapshot
 
 REST_FACTOR = 20
 REST_US_MAX = 600_000_000
+SLICE_REST_US = 2_000
 
 
 class Snapshots:
@@ -55,7 +58,11 @@ class Snapshots:
             self._made = snapshot  # kept once its last record is durable
             self.look(journal, line)
 
-        making.run(self._host.call_soon, done)
+        making.run(self._after_a_rest, done)
+
+    def _after_a_rest(self, write: Callable[[], None]) -> None:
+        """Leave the loop to requests before the next slice: back to back they slow each down."""
+        self._host.call_at(self._host.clock.now_us() + SLICE_REST_US, write)
 
     def _saved_elsewhere(self) -> None:
         self._host.call_threadsafe(self._saved)

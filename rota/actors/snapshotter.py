@@ -113,13 +113,13 @@ class Snapshotter:
         self._stopped = True
         self._state.tasks.before_change = None
 
-    def run(self, call_soon: Callable[[Callable[[], None]], object], done: Done) -> None:
-        """Write slice by slice, letting the loop run in between, then call `done`."""
+    def run(self, later: Callable[[Callable[[], None]], object], done: Done) -> None:
+        """Write slice by slice, the next when `later` says so, then call `done`."""
         if self._stopped:
             return
         snapshot = self.slice()
         if snapshot is None:
-            call_soon(lambda: self.run(call_soon, done))
+            later(lambda: self.run(later, done))
         else:
             done(snapshot)
 
