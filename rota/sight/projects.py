@@ -24,7 +24,7 @@ from rota.sight.feed import read_log
 from rota.sight.room import with_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from rota.actors.system import Shard
     from rota.domain.project_parts import Project
