@@ -84,6 +84,10 @@ def test_what_a_function_refuses_is_raised_with_the_result() -> None:
             made.result(bad)
         with pytest.raises(InvalidRequest, match="priority"):
             made.submit("sum_up", agent="ann", priority="urgent")
+        with pytest.raises(InvalidRequest, match="unknown field 'agentId'; did you mean 'agent'"):
+            made.submit("sum_up", agentId="ann")
+        with pytest.raises(InvalidRequest, match="'timeout_s': must be at least 0.001"):
+            made.submit("sum_up", timeout_s=-1)
 
 
 def test_other_tasks_go_by_the_script_beside_a_worker() -> None:

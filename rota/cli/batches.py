@@ -53,8 +53,7 @@ def submit_command(
       rota batch submit tasks.json
       echo '{"agentId": "me", "tasks": [{"action": "echo"}]}' | rota batch submit - --wait
     """
-    body = _read(file)
-    answer = client.submit_batch(body.pop("tasks"), **body)
+    answer = client.ask("POST", "/v1/batches", body=_read(file))
     if answer.get("idempotent"):
         note("the idempotency key stands for this batch already")
     if wait_s is not None:

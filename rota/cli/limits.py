@@ -87,7 +87,7 @@ def set_command(*, limits: tuple[tuple[str, int], ...], as_json: bool, client: J
       rota limits set maxInflight=40 maxPerAgent=500
     """
     before = client.config()["scheduler"]
-    answer = client.change_limits(**dict(limits))
+    answer = client.ask("POST", "/v1/config/reload", body={"scheduler": dict(limits)})
     after = answer["scheduler"]
     changed = {
         name: {"from": before[name], "to": after[name]}

@@ -11,6 +11,7 @@ from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Priority, param_options, wait_option
+from rota.client.paths import path_of, said
 from rota.client.work_models import RUN_ENDED
 from rota.logs import clean
 
@@ -63,7 +64,8 @@ def add_command(
     Example:
       rota project add site sleep --param ms=200
     """
-    answer = client.add_to_project(project, action, params=params, **fields)
+    body = said({"action": action, "params": params, **fields})
+    answer = client.ask("POST", path_of("projects", project, "tasks"), body=body)
     if as_json:
         print_json(answer)
     else:

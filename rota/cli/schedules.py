@@ -13,6 +13,7 @@ from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Moment, param_options
+from rota.client.paths import path_of
 from rota.errors import InvalidRequest
 from rota.logs import clean
 
@@ -100,7 +101,7 @@ def create_command(
       rota schedule create chores "30 9 * * 1-5" --project chores --loop
     """
     fields = _target(options) | {n: value for n, value in options.items() if value is not None}
-    answer = client.create_schedule(name, cron, **fields)
+    answer = client.ask("POST", "/v1/schedules", body={"name": name, "cron": cron, **fields})
     if as_json:
         print_json(answer)
         return
@@ -217,7 +218,7 @@ def edit_command(name: str, *, as_json: bool, client: JsonClient, **options: Any
     if not fields:
         msg = "say what is to be changed: --cron, --timezone, --catch-up or --overlap"
         raise click.UsageError(msg)
-    _say(client.change_schedule(name, **fields), as_json=as_json)
+    _say(client.ask("PATCH", path_of("schedules", name), body=fields), as_json=as_json)
 
 
 @schedule_command.command("pause")

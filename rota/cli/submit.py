@@ -10,6 +10,7 @@ from rota.cli.client import show_end
 from rota.cli.output import json_option, note, print_json
 from rota.cli.server_options import with_client
 from rota.cli.values import Duration, Moment, Priority, param_options, wait_option
+from rota.client.paths import said
 from rota.logs import clean
 
 if TYPE_CHECKING:
@@ -120,10 +121,11 @@ def submit_command(
       rota submit crawl --agent me --id c1 --max-attempts 5 --retry-on timeout
       rota submit index --agent me --depends-on c1 --delay 10s --priority high
     """
-    answer = client.submit(action, agent, params=params, **fields_from(options))
-    for name, said in KNOWN.items():
+    body = {"action": action, "agentId": agent, "params": params, **fields_from(options)}
+    answer = client.ask("POST", "/v1/tasks", body=said(body))
+    for name, known in KNOWN.items():
         if answer.get(name):
-            note(said)
+            note(known)
     task_id = answer["taskId"]
     if "waitReason" in answer:
         note(f"{answer['waitReason']} (is '{action}' the action you meant?)")

@@ -56,8 +56,7 @@ def submit_command(file: IO[str], *, as_json: bool, client: JsonClient) -> None:
     if not isinstance(body, dict):
         msg = f"{file.name} must be a JSON object"
         raise InvalidRequest(msg, hint=f"write it like {EXAMPLE}")
-    tasks = body.pop("tasks", [])
-    answer = client.submit_workflow(tasks, **body)
+    answer = client.ask("POST", "/v1/workflows", body=body)
     if as_json:
         print_json(answer)
     else:

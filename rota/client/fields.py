@@ -104,6 +104,12 @@ class BatchFields(TypedDict, total=False):
     idempotency_key: str | None
 
 
+class BatchBody(BatchFields, total=False):
+    """A batch with its tasks."""
+
+    tasks: Sequence[GraphTask]
+
+
 class FailureFields(TypedDict, total=False):
     """How many failed tasks are too many: so many, or such a share of all."""
 
@@ -159,6 +165,15 @@ class ItemBody(TaskFields, total=False):
 
     action: Required[str]
     agent: str | None
+
+
+class ItemsBody(TypedDict, total=False):
+    """Several tasks that are put on a project's list."""
+
+    tasks: Sequence[ItemBody]
+    agent: str | None
+    before: str | None
+    idempotency_key: str | None
 
 
 class ItemChanges(CommonFields, total=False):

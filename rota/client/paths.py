@@ -40,12 +40,12 @@ def said(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def keyed_body(fields: Mapping[str, Any], retries: int) -> dict[str, Any]:
+def keyed_body(fields: Mapping[str, Any], shape: Any, retries: int) -> dict[str, Any]:
     """Write a body that may be sent again: with a key of its own, if none was given.
 
-    If it is not to be sent again (`retries` is 0), it gets none.
+    If it is not to be sent again (`retries` is 0), it gets none. Raises as `wire` does.
     """
-    body = wire(said(fields))
+    body = wire(said(fields), shape)
     if retries:
         body.setdefault("idempotencyKey", f"sdk-{secrets.token_hex(12)}")
     return body

@@ -53,7 +53,8 @@ class BlockingFace:
         line. `ca_file` has authorities that an https address is judged by, beside the
         machine's.
         """
-        self._http = Transport(url, token, namespace)
+        gives_json = isinstance(self, GivesJson)
+        self._http = Transport(url, token, namespace, speaks_python=not gives_json)
         self._tls = self._http.tls(ca_file)
         self._timeout_s = timeout_s
         self._kept: deque[tuple[float, http.client.HTTPConnection]] = deque(maxlen=KEPT_MAX)

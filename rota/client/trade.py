@@ -22,6 +22,7 @@ import orjson
 from rota.client.calls.leases import lease_wish
 from rota.client.client import AsyncJsonClient
 from rota.client.functions import failed
+from rota.client.paths import said
 from rota.client.steps import is_passing, pauses
 from rota.errors import RotaError
 
@@ -198,9 +199,9 @@ class Trade:
             wish = self._wish | {"max": room, "waitMs": 0} if room else None
             self._asked += room
             try:
-                answer = await self._client.settle(
-                    self._worker_id, [parcel.body for parcel in sent], lease=wish
-                )
+                told = [parcel.body for parcel in sent]
+                body = said({"workerId": self._worker_id, "outcomes": told, "lease": wish})
+                answer = await self._client.ask("POST", "/v1/leases/settle", body=body)
             except RotaError as error:
                 if error.status in (401, 403):
                     raise

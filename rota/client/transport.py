@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from rota import __version__
+from rota.client.words import in_python
 from rota.errors import (
     CallbackRefused,
     Conflict,
@@ -65,12 +66,15 @@ _BY_STATUS: dict[int, type[RotaError]] = {
 class Transport:
     """One server's address, what goes with every request to it, and how its answers are read."""
 
-    def __init__(self, url: str | None, token: str | None, namespace: str | None) -> None:
+    def __init__(
+        self, url: str | None, token: str | None, namespace: str | None, *, speaks_python: bool
+    ) -> None:
         """Take the server's address. Raises InvalidRequest if it is not one.
 
         What is not given is taken from ROTA_URL, ROTA_TOKEN and ROTA_NAMESPACE, as by the command
-        line.
+        line. With `speaks_python` refusals name fields as Python does, else as the API does.
         """
+        self._speaks_python = speaks_python
         environ = os.environ
         address = url or environ.get("ROTA_URL") or DEFAULT_URL
         secret = token if token is not None else environ.get("ROTA_TOKEN")
@@ -167,7 +171,7 @@ class Transport:
         )
         error.status = status
         error.retryable = bool(body.get("retryable"))
-        return error
+        return in_python(error) if self._speaks_python else error
 
     def unreachable(self, error: BaseException) -> ServerUnreachable:
         """Make the error of a server that gave no answer."""

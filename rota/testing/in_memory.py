@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from rota.actors import messages as m
 from rota.actors.archive import from_log
 from rota.actors.system import Shard
+from rota.client.fields import TaskBody
 from rota.client.models import read_task
-from rota.client.words import wire
+from rota.client.words import in_python, wire
 from rota.clock import ManualClock
 from rota.domain.batch import Batch
 from rota.domain.commands import Limits, Outcome
@@ -150,16 +151,18 @@ class InMemoryRota:
         if isinstance(answer, m.Refused):
             raise QueueFull(answer.error, code=answer.code, details=answer.details)
         if isinstance(answer, RotaError):
-            raise answer
+            raise in_python(answer)
         assert isinstance(answer, m.Admitted), answer
         return answer.task
 
     def _request(self, action: str, agent: str, fields: TaskFields) -> Request:
-        said = orjson.loads(orjson.dumps(wire({**fields, "action": action, "agent": agent})))
+        said = orjson.loads(
+            orjson.dumps(wire({**fields, "action": action, "agent": agent}, TaskBody))
+        )
         try:
             body = SubmitBody.model_validate(said)
         except ValidationError as error:
-            raise problems.invalid(error) from None
+            raise in_python(problems.invalid(error)) from None
         request = native_request(body, agent, LOCAL)._replace(dedup=dedup_of(body.dedup))
         if body.idempotencyKey is not None:
             said = {"idempotency": body.idempotencyKey, "digest": repr(said)}

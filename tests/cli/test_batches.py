@@ -176,10 +176,10 @@ def test_client_raises_what_the_server_refuses(client):
         client.get_batch("bat_/../none")
     with pytest.raises(InvalidRequest):
         client.submit_batch([], agent="bat9")
-    done = client.submit_batch(of("echo"), agent="bat9", idempotencyKey="bat-key-9")["batchId"]
+    done = client.submit_batch(of("echo"), agent="bat9", idempotency_key="bat-key-9")["batchId"]
     client.wait_batch(done, 30)
     with pytest.raises(Conflict):
         client.cancel_batch(done)
     with pytest.raises(Unprocessable) as caught:
-        client.submit_batch(of("echo", 2), agent="bat9", idempotencyKey="bat-key-9")
+        client.submit_batch(of("echo", 2), agent="bat9", idempotency_key="bat-key-9")
     assert caught.value.code == "idempotency_conflict"

@@ -61,7 +61,7 @@ def test_on_a_terminal_somebody_is_asked(server, client, waiting, answer, state)
 
 
 def test_tasks_are_chosen_by_state_key_batch_workflow_and_age(rota, client, waiting):
-    (later,) = waiting("bk4", delayMs=3_600_000)
+    (later,) = waiting("bk4", delay_s=3600)
     (keyed,) = waiting("bk4", key="bk4")
     batch = client.submit_batch([{"action": "lift"}], agent="bk4")
     flow = client.submit_workflow([{"action": "lift"}], agent="bk4")

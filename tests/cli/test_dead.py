@@ -52,7 +52,7 @@ def test_a_list_goes_on_over_pages(rota, dead):
 def test_one_is_revived_with_other_params_and_its_dependents(rota, client):
     items = [
         {"action": "sleep", "params": BAD, "ref": "a"},
-        {"action": "echo", "dependsOn": ["ref:a"]},
+        {"action": "echo", "depends_on": ["ref:a"]},
     ]
     flow = client.submit_workflow(items, agent="dd3")
     task, child = [each["taskId"] for each in flow["tasks"]]

@@ -79,7 +79,7 @@ def test_followed_history_goes_on_after_a_restart(tmp_path):
 
 
 def test_moments_are_shown_as_moments(rota, client):
-    retry = {"baseMs": 3_600_000, "maxMs": 3_600_000}
+    retry = {"base_s": 3600, "max_s": 3600}
     ahead = rfc3339(int(time.time() + 86_400) * 1_000_000)
     task = client.submit("fail", "moments", deadline=ahead, retry=retry)["taskId"]
     until_events(client, task, "attempt_failed")

@@ -36,7 +36,7 @@ def test_stats_count_what_became_of_tasks(rota, client):
 
 def test_list_and_get_tell_what_a_task_waits_for(rota, client):
     parents = [f"fig-{name}" for name in "abcde"]
-    blocked = client.submit("echo", "fig2", dependsOn=parents)["taskId"]
+    blocked = client.submit("echo", "fig2", depends_on=parents)["taskId"]
     assert "waits for fig-a, fig-b, fig-c and 2 more" in rota("list", "--agent", "fig2").stdout
     assert ", ".join(parents) in rota("get", blocked).stdout
     client.cancel(blocked)
@@ -44,10 +44,10 @@ def test_list_and_get_tell_what_a_task_waits_for(rota, client):
 
 
 def test_list_and_get_tell_of_the_next_attempt_and_the_last_error(rota, client):
-    retry = {"maxAttempts": 5, "baseMs": 3_600_000, "maxMs": 3_600_000, "jitterMs": 10}
+    retry = {"max_attempts": 5, "base_s": 3600, "max_s": 3600, "jitter_s": 0.01}
     words = {
         "params": {"message": "not now"},
-        "retry": {**retry, "retryOn": ["code:asked_to_fail"]},
+        "retry": {**retry, "retry_on": ["code:asked_to_fail"]},
     }
     task = client.submit("fail", "fig3", **words)["taskId"]
     next(client.stream(after=0, task_id=task, kinds=("attempt_failed",)))

@@ -33,7 +33,7 @@ def long(tmp_path_factory):
                 )
                 assert connection.getresponse().read()
         connection.close()
-        items = [{"agentId": "many", "action": "waits"}] * 525
+        items = [{"agent": "many", "action": "waits"}] * 525
         for _ in range(2):
             client.submit_batch(items)
         yield server, client, task

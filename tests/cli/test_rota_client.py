@@ -31,7 +31,7 @@ def test_refusals_keep_class_code_and_details(client):
     with pytest.raises(NotFound):
         client.get("tsk_/../x?y")
     with pytest.raises(CallbackRefused):
-        client.submit("echo", "a", callbackUrl="http://127.0.0.1:1/")
+        client.submit("echo", "a", callback_url="http://127.0.0.1:1/")
     task = client.wait(client.submit("echo", "a")["taskId"], 10)
     with pytest.raises(Conflict) as conflict:
         client.cancel(task["taskId"])
@@ -39,10 +39,10 @@ def test_refusals_keep_class_code_and_details(client):
 
 
 def test_more_exact_codes_keep_their_class(client):
-    task = client.submit("wait-here", "codes", taskId="codes-1", dedup={"key": "codes"})["taskId"]
+    task = client.submit("wait-here", "codes", task_id="codes-1", dedup={"key": "codes"})["taskId"]
     assert task == "codes-1"
     with pytest.raises(Conflict) as taken:
-        client.submit("wait-here", "codes", taskId="codes-1")
+        client.submit("wait-here", "codes", task_id="codes-1")
     assert taken.value.code == "id_taken"
     with pytest.raises(Conflict) as doubled:
         client.submit("wait-here", "codes", dedup={"key": "codes"})

@@ -84,7 +84,7 @@ def test_a_failed_attempt_is_one_warning_in_both_logs(here, server, client):
     args = ("--log-level", "warning", "--json-logs")
     with WorkerProcess(here, "good_worker", server.url, *args) as worker:
         params = {"secret": "hunter2"}
-        retry = {"maxAttempts": 2, "baseMs": 0}
+        retry = {"max_attempts": 2, "base_s": 0}
         task = client.submit("cli_fail", "cli-worker", params=params, retry=retry)["taskId"]
         assert client.wait(task, 60)["error"]["code"] == "ValueError"
         assert worker.stop() == 0

@@ -16,6 +16,7 @@ from support.server_process import ServerProcess
 from rota.client import RotaClient, SyncRotaClient
 from rota.client.calls import Calls
 from rota.client.faces import Asked, Iterated
+from rota.client.sync_client import JsonClient
 from rota.errors import (
     Conflict,
     InvalidRequest,
@@ -80,6 +81,105 @@ def test_the_awaited_face_submits_waits_and_raises(server):
             assert [e.kind for e in await rota.task_events(task.task_id)][-1] == "task_succeeded"
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("ask", "field", "meant"),
+    [
+        (lambda rota: rota.submit("a", agent="b", timeoutMs=7), "timeoutMs", "timeout_s"),
+        (lambda rota: rota.submit("a", agent="b", tmeout_s=7), "tmeout_s", "timeout_s"),
+        (lambda rota: rota.submit("a", agent="b", retry={"baseMs": 3}), "retry.baseMs", "base_s"),
+        (lambda rota: rota.submit_many([{"action": "a", "agentId": "b"}]), "agentId", "agent"),
+        (lambda rota: rota.submit_batch([{"action": "a"}], agentId="b"), "agentId", "agent"),
+        (
+            lambda rota: rota.submit_workflow([{"action": "a", "dependsOn": [0]}], agent="b"),
+            "tasks.0.dependsOn",
+            "depends_on",
+        ),
+        (lambda rota: rota.cancel_many(agentId="b"), "agentId", "agent"),
+        (
+            lambda rota: rota.create_schedule("s", "@daily", task={"agentId": "b", "action": "a"}),
+            "task.agentId",
+            "agent",
+        ),
+        (lambda rota: rota.change_schedule("s", catchUp="all"), "catchUp", "catch_up"),
+        (lambda rota: rota.add_to_project("p", "a", timeoutMs=7), "timeoutMs", "timeout_s"),
+        (
+            lambda rota: rota.add_many_to_project("p", [{"action": "a", "tabId": "t"}]),
+            "tasks.0.tabId",
+            "tab_id",
+        ),
+        (lambda rota: rota.edit_project_task("p", "t", tabId="t"), "tabId", "tab_id"),
+        (lambda rota: rota.lease("w", wants=[{"types": ["a"]}]), "wants.0.types", "actions"),
+        (lambda rota: rota.settle("w", [{"leaseId": "l"}]), "outcomes.0.leaseId", "lease_id"),
+    ],
+)
+def test_a_name_that_is_not_pythons_is_refused_with_a_guess_before_anything_is_sent(
+    ask, field, meant
+):
+    with pytest.raises(InvalidRequest) as caught:
+        ask(SyncRotaClient("http://127.0.0.1:1", retries=0))
+    assert str(caught.value) == f"unknown field '{field}'; did you mean '{meant}'?"
+    assert caught.value.details == {"field": field}
+
+
+@pytest.mark.parametrize(
+    ("ask", "said", "field"),
+    [
+        (
+            lambda rota: rota.submit("a", agent="b", timeout_s=-1),
+            "field 'timeout_s': must be at least 0.001",
+            "timeout_s",
+        ),
+        (
+            lambda rota: rota.submit("a", agent="b", retry={"max_s": 1e9}),
+            "field 'retry.max_s': must be at most 86400",
+            "retry.max_s",
+        ),
+        (
+            lambda rota: rota.submit("a", agent="b", queue_timeout_s="5"),
+            "field 'queue_timeout_s': must be a number",
+            "queue_timeout_s",
+        ),
+        (
+            lambda rota: rota.submit("a", agent="b", delay_s=1, not_before="2030-01-01T00:00:00Z"),
+            "field 'delay_s': give either not_before or delay_s, not both",
+            "delay_s",
+        ),
+        (
+            lambda rota: rota.submit_batch([{"action": "a"}]),
+            "missing required field 'tasks.0.agent', or 'agent' for the whole batch",
+            "tasks.0.agent",
+        ),
+        (
+            lambda rota: rota.cancel_many(agent="b", everything=True),
+            "field 'everything': give either that or agent",
+            "everything",
+        ),
+        (
+            lambda rota: rota.create_token("n", "submit", expires_s=-1),
+            "field 'expires_s': must be at least 1",
+            "expires_s",
+        ),
+    ],
+)
+def test_a_refusal_names_fields_as_they_were_given_and_bounds_in_seconds(rota, ask, said, field):
+    with pytest.raises(InvalidRequest) as caught:
+        ask(rota)
+    assert (str(caught.value), caught.value.details) == (said, {"field": field})
+
+
+def test_a_refusal_without_a_filter_says_how_to_mean_everything(rota):
+    with pytest.raises(InvalidRequest, match="older_than_s, .* or all with everything=True"):
+        rota.cancel_many()
+
+
+def test_params_and_a_client_for_json_keep_the_words_that_they_came_with(rota, server):
+    params = {"timeoutMs": 5, "in_s": [{"dependsOn": 1.5}]}
+    task = rota.submit("nobody-does", agent="b", params=params)
+    assert rota.get(task.task_id).params == params
+    with JsonClient(server.url) as client, pytest.raises(InvalidRequest, match="'timeoutMs'"):
+        client.submit("a", agent="b", timeout_s=-1)
 
 
 def test_many_are_submitted_and_waited_for_by_the_feed(rota):

@@ -94,11 +94,12 @@ def test_a_typo_fails_the_type_check_and_nothing_else_does(tmp_path):
         (fields.DedupFields, bodies.DedupBody, set()),
         (fields.TaskBody, bodies.SubmitBody, {"type"}),
         (fields.GraphTask, bodies.BatchItem, {"type"}),
-        (fields.BatchFields, bodies.BatchBody, {"tasks"}),
+        (fields.BatchBody, bodies.BatchBody, set()),
         (fields.WorkflowBody, flow_models.WorkflowBody, set()),
         (fields.FailureFields, flow_models.FailureBody, set()),
         (fields.EscalateFields, flow_models.EscalateBody, set()),
         (fields.EscalationTask, flow_models.EscalationTask, {"type"}),
+        (fields.ItemsBody, project_models.ItemsBody, set()),
         (fields.ItemBody, project_models.ItemBody, {"type", "before"}),
         (fields.ItemFields, project_models.ItemBody, {"type", "action"}),
         (fields.ScheduleFields, schedules.ScheduleBody, {"name", "cron"}),
@@ -117,7 +118,7 @@ def test_what_can_be_said_is_what_the_server_takes(here, there, beside):
 def test_filters_and_changes_of_tasks_are_known_to_the_server():
     asked = {wire_name(name) for name in get_type_hints(fields.Filters)}
     known = set(bulk_models.BulkBody.model_fields)
-    assert asked - {"action", "everything"} == known - {"type", "all"}
+    assert asked - {"action"} == known - {"type"}
     changes = {wire_name(name) for name in get_type_hints(fields.ItemChanges)}
     assert changes == {*project_models.ItemPatch.model_fields} - {"type", "agentId"}
 
@@ -177,5 +178,6 @@ def test_what_is_read_can_be_said_again():
     task = reader(models.Task)(answer)
     assert (task.agent, task.timeout_s, task.created_at.minute) == ("ann", 1.5, 41)
     assert task.retry == {"max_attempts": 3, "base_s": 0.25}
-    again = wire({"retry": task.retry, "timeout_s": task.timeout_s, "params": task.params})
+    said = {"retry": task.retry, "timeout_s": task.timeout_s, "params": task.params}
+    again = wire(said, fields.TaskBody)
     assert again == {name: answer[name] for name in ("retry", "timeoutMs", "params")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.client.faces import asks
+from rota.client.fields import BatchBody
 from rota.client.models import Batch, CancelledBatch, SubmittedBatch
 from rota.client.paths import keyed_body, path_of
 from rota.client.steps import Call
@@ -28,7 +29,7 @@ class BatchCalls:
         batch's own are agent (for tasks that name none), parallelism, callback_url and
         idempotency_key (made for you, if `retries` is not 0).
         """
-        return graph_call("/v1/batches", tasks, fields, self.retries)
+        return graph_call("/v1/batches", tasks, fields, BatchBody, self.retries)
 
     @asks(Batch)
     def get_batch(self, batch_id: str) -> Call:
@@ -42,8 +43,8 @@ class BatchCalls:
 
 
 def graph_call(
-    path: str, tasks: Iterable[GraphTask], fields: Mapping[str, Any], retries: int
+    path: str, tasks: Iterable[GraphTask], fields: Mapping[str, Any], shape: Any, retries: int
 ) -> Call:
     """Describe the submission of tasks that may depend on each other."""
-    body = keyed_body({**fields, "tasks": list(tasks)}, retries)
+    body = keyed_body({**fields, "tasks": list(tasks)}, shape, retries)
     return Call("POST", path, body=body, is_safe="idempotencyKey" in body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.client.faces import asks
+from rota.client.fields import Filters
 from rota.client.models import Changed, TaskState
 from rota.client.paths import path_of, said
 from rota.client.steps import Call
@@ -12,8 +13,6 @@ from rota.client.words import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from rota.client.fields import Filters
 
 BULK_WAIT_S = 600.0
 """How much longer than others an answer about many tasks may take."""
@@ -72,6 +71,6 @@ def _states(state: str | Sequence[str] | None) -> str | list[str] | None:
 def _bulk(how: str, fields: dict[str, Any], filters: Mapping[str, Any]) -> Call:
     """Describe one of them."""
     meant = dict(filters)
-    named = {"type": meant.pop("action", None), "all": meant.pop("everything", None) or None}
-    body = said({**fields, **named, **wire(meant)})
+    named = {**fields, "type": meant.pop("action", None)}
+    body = said({**named, **wire(meant, Filters)})
     return Call("POST", f"/v1/tasks/{how}", body=body, wait_s=BULK_WAIT_S)

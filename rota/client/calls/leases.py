@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.client.faces import asks, iterates
+from rota.client.fields import DeclaredType, Outcome, Want
 from rota.client.pages import all_rows
 from rota.client.paths import path_of, said
 from rota.client.steps import Call, Json, Rows
@@ -26,8 +27,6 @@ from rota.client.work_models import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from rota.client.fields import DeclaredType, Outcome, Want
 
 
 class LeaseCalls:
@@ -137,7 +136,7 @@ class LeaseCalls:
         An outcome is {"lease_id", "token", "outcome": "complete" | "fail" | "release", ...};
         `lease` is made by `lease_wish`.
         """
-        told = [wire(each) for each in outcomes]
+        told = [wire(each, Outcome, f"outcomes.{at}.") for at, each in enumerate(outcomes)]
         body = said({"workerId": worker_id, "outcomes": told, "lease": lease})
         wait_s = (lease or {}).get("waitMs", 0) / 1000
         return Call("POST", "/v1/leases/settle", body=body, wait_s=wait_s)
@@ -164,7 +163,7 @@ class LeaseCalls:
 
 def declared_body(types: Iterable[DeclaredType]) -> Json:
     """Write what is declared of types as the server takes it."""
-    bodies = [wire(each) for each in types]
+    bodies = [wire(each, DeclaredType, f"types.{at}.") for at, each in enumerate(types)]
     return {"types": [{"type": body.pop("action"), **body} for body in bodies]}
 
 
@@ -181,7 +180,7 @@ def lease_wish(
 ) -> Json:
     """Say which tasks a worker takes, how many, and how long it waits for them."""
     wish: Json = {"max": max_tasks, "waitMs": round(wait_s * 1000)}
-    filters = [wire(each) for each in wants]
+    filters = [wire(each, Want, f"wants.{at}.") for at, each in enumerate(wants)]
     named = {"agents": agents, "types": actions, "wants": filters, "labels": labels}
     wish |= {name: listed for name, each in named.items() if (listed := list(each))}
     return wish | said({"leaseMs": in_ms(lease_s), "start": start})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from rota.client.faces import asks, iterates
+from rota.client.fields import ItemChanges, ItemFields, ItemsBody
 from rota.client.pages import all_rows
 from rota.client.paths import keyed_body, path_of, said
 from rota.client.steps import Call, Json, Rows
@@ -26,7 +27,7 @@ from rota.client.work_models import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rota.client.fields import ItemBody, ItemChanges, ItemFields
+    from rota.client.fields import ItemBody
 
 
 def run_call(project: str, run_id: str, *, wait_s: float = 0) -> Call:
@@ -47,7 +48,7 @@ class ProjectCalls:
         It is submitted when a run selects it. An idempotency_key is made for you, if `retries` is
         not 0.
         """
-        body = keyed_body({**fields, "action": action}, self.retries)
+        body = keyed_body(fields, ItemFields, self.retries) | {"action": action}
         is_safe = "idempotencyKey" in body
         return Call("POST", path_of("projects", project, "tasks"), body=body, is_safe=is_safe)
 
@@ -58,18 +59,20 @@ class ProjectCalls:
         tasks: Iterable[ItemBody],
         /,
         *,
+        agent: str | None = None,
         before: str | None = None,
         idempotency_key: str | None = None,
     ) -> Call:
         """Put several tasks on a project's list, all of them or none.
 
-        An idempotency_key for all of them is made for you, if `retries` is not 0 and none of them
-        has a key of its own.
+        `agent` is for those that name none. An idempotency_key for all of them is made for you, if
+        `retries` is not 0 and none of them has a key of its own.
         """
         items = list(tasks)
-        fields = {"tasks": items, "before": before, "idempotency_key": idempotency_key}
+        key = {"idempotency_key": idempotency_key}
+        fields = {"tasks": items, "agent": agent, "before": before, **key}
         has_keys = any("idempotency_key" in each for each in items)
-        body = keyed_body(fields, 0 if has_keys else self.retries)
+        body = keyed_body(fields, ItemsBody, 0 if has_keys else self.retries)
         is_safe = "idempotencyKey" in body
         return Call("POST", path_of("projects", project, "tasks"), body=body, is_safe=is_safe)
 
@@ -94,7 +97,8 @@ class ProjectCalls:
 
         Raises NotFound, or Conflict if it has started.
         """
-        return Call("PATCH", path_of("projects", project, "tasks", task_id), body=wire(changes))
+        body = wire(changes, ItemChanges)
+        return Call("PATCH", path_of("projects", project, "tasks", task_id), body=body)
 
     @asks(AddedItem)
     def remove_project_task(self, project: str, task_id: str, reason: str = "") -> Call:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from rota.client.faces import asks, iterates
+from rota.client.fields import ScheduleChanges, ScheduleFields
 from rota.client.pages import all_rows
 from rota.client.paths import path_of, said
 from rota.client.steps import Call, Json, Rows
@@ -17,9 +18,6 @@ from rota.client.work_models import (
     SchedulePage,
 )
 
-if TYPE_CHECKING:
-    from rota.client.fields import ScheduleChanges, ScheduleFields
-
 
 class ScheduleCalls:
     """/v1/schedules."""
@@ -31,7 +29,7 @@ class ScheduleCalls:
         It makes one of task, workflow and project ({"id", "mode"}); its other fields are timezone,
         catch_up, overlap, paused, jitter_s, start_at and end_at.
         """
-        body = wire(said({"name": name, "cron": cron, **fields}))
+        body = {"name": name, "cron": cron, **wire(said(fields), ScheduleFields)}
         return Call("POST", "/v1/schedules", body=body)
 
     @asks(Schedule)
@@ -64,7 +62,7 @@ class ScheduleCalls:
     @asks(Schedule)
     def change_schedule(self, name: str, /, **fields: Unpack[ScheduleChanges]) -> Call:
         """Change some fields of a schedule; None takes jitter_s, start_at or end_at away."""
-        return Call("PATCH", path_of("schedules", name), body=wire(fields))
+        return Call("PATCH", path_of("schedules", name), body=wire(fields, ScheduleChanges))
 
     @asks(DeletedSchedule)
     def delete_schedule(self, name: str, reason: str = "") -> Call:

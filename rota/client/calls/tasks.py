@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from rota.client.calls.history import END_KINDS, head_call, stream_at
 from rota.client.faces import asks, does, iterates
+from rota.client.fields import TaskBody
 from rota.client.models import ENDED, LogLine, LogPage, Submitted, Task, TaskPage, TaskState
 from rota.client.pages import all_rows
 from rota.client.paths import keyed_body, path_of, said
@@ -16,7 +17,7 @@ from rota.errors import RotaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from rota.client.fields import TaskBody, TaskFields
+    from rota.client.fields import TaskFields
 
 SUBMITS_AT_ONCE = 32
 
@@ -167,7 +168,7 @@ def get_call(task_id: str, *, wait_s: float = 0.0, at: int | str | None = None) 
 
 
 def _submit_call(fields: Json, retries: int) -> Call:
-    body = keyed_body(fields, retries)
+    body = keyed_body(fields, TaskBody, retries)
     return Call("POST", "/v1/tasks", body=body, is_safe="idempotencyKey" in body)
 
 

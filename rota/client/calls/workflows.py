@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from rota.client.calls.batches import graph_call
 from rota.client.faces import asks, iterates
+from rota.client.fields import WorkflowBody
 from rota.client.models import SubmittedWorkflow, Workflow, WorkflowPage, WorkflowState
 from rota.client.pages import all_rows
 from rota.client.paths import path_of
@@ -32,7 +33,7 @@ class WorkflowCalls:
         on_failure, escalate, open and idempotency_key. A further task joins by
         `submit(..., workflow_id=...)`.
         """
-        return graph_call("/v1/workflows", tasks, fields, self.retries)
+        return graph_call("/v1/workflows", tasks, fields, WorkflowBody, self.retries)
 
     @asks(Workflow)
     def get_workflow(self, workflow_id: str) -> Call:
