@@ -20,6 +20,7 @@ from rota.logs import clean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.client import fields
     from rota.client.sync_client import JsonClient
 
 PORTION_TASKS = 5000
@@ -136,7 +137,7 @@ def retry_command(
 def reprioritise_command(
     task_id: str | None,
     *,
-    priority: int | str,
+    priority: fields.Priority,
     states: tuple[str, ...],
     as_json: bool,
     client: JsonClient,

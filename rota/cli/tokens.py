@@ -19,6 +19,7 @@ from rota.sections import DEFAULT, folder_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.client.fields import Role
     from rota.client.sync_client import JsonClient
 
 data_dir_option: Callable[..., Any] = click.option(
@@ -59,7 +60,7 @@ def token_command() -> None:
 def create_command(
     *,
     name: str,
-    role: str,
+    role: Role,
     agents: tuple[str, ...],
     expires_ms: int | None,
     data_dir: Path | None,

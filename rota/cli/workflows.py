@@ -15,6 +15,7 @@ from rota.errors import InvalidRequest
 from rota.logs import clean
 
 if TYPE_CHECKING:
+    from rota.client.fields import FlowControl
     from rota.client.sync_client import JsonClient
 
 TASKS_SHOWN = 50
@@ -119,7 +120,7 @@ def get_command(workflow_id: str, *, as_json: bool, client: JsonClient) -> None:
         note(f"there are {len(tasks) - TASKS_SHOWN} more: rota workflow get {workflow_id} --json")
 
 
-def _steering(how: str, says: str) -> None:
+def _steering(how: FlowControl, says: str) -> None:
     example = f"\b\nExample:\n  rota workflow {how} wfl_1a2B3c4D"
 
     @workflow_command.command(how, help=f"{says}\n\n{example}")

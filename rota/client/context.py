@@ -18,6 +18,7 @@ from rota.client.models import Task, read_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rota.client.fields import Level
     from rota.client.steps import Json
 
 LINES_MAX = 1000
@@ -92,8 +93,8 @@ class Context:
         """Block a plain function for so long, or until it is cancelled; say whether it is."""
         return self._stop.wait(seconds)
 
-    def log(self, *lines: object, level: str = "info") -> None:
-        """Add lines to the task's log. Levels are debug, info, warning and error."""
+    def log(self, *lines: object, level: Level = "info") -> None:
+        """Add lines to the task's log."""
         with self._lock:
             for line in lines:
                 for text in str(line).splitlines() or [""]:

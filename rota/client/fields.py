@@ -12,8 +12,22 @@ from typing import Any, Literal, Required, TypedDict
 
 Moment = str | datetime
 """RFC 3339, or a datetime with its zone."""
-Priority = int | str
-"""Lower is sooner; or critical, high, normal, low."""
+Priority = int | Literal["critical", "high", "normal", "low"]
+"""Lower is sooner."""
+LiveState = Literal["blocked", "scheduled", "ready", "assigned", "running"]
+"""Where a task may be that has not ended."""
+State = LiveState | Literal["succeeded", "failed", "cancelled", "rejected"]
+FlowState = Literal["running", "paused", "completed", "failed", "cancelled", "escalated"]
+FlowControl = Literal["cancel", "pause", "resume", "close"]
+ScheduleState = Literal["active", "paused", "over", "ahead"]
+AgentState = Literal["busy", "waiting", "inflight", "paused"]
+Makes = Literal["task", "workflow", "project"]
+"""What a schedule makes."""
+Level = Literal["debug", "info", "warning", "error"]
+View = Literal["native", "browseros", "automechanica"]
+"""In whose words an event is told."""
+Role = Literal["submit", "work", "orchestrate", "analyse", "audit", "admin"]
+"""What a token may do."""
 
 
 class RetryFields(TypedDict, total=False):
@@ -258,3 +272,23 @@ class Filters(TypedDict, total=False):
     everything: bool | None
     dry_run: bool | None
     limit: int | None
+
+
+class Limits(TypedDict, total=False):
+    """The scheduler's settings that can be changed while it runs."""
+
+    strategy: Literal["fair-fifo", "priority-fifo"]
+    max_queue_size: int
+    max_queue_bytes: int
+    max_per_agent: int
+    max_inflight: int
+    max_per_agent_inflight: int
+    max_per_key: int
+    worker_count: int
+    aging_s: float
+    sticky_s: float
+    result_ttl_s: int
+    max_ended_tasks: int
+    max_ended_bytes: int
+    max_log_bytes_per_minute: int
+    start_paused: bool

@@ -10,7 +10,7 @@ from rota.client.words import wire
 from rota.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def path_of(noun: str, subject: str, verb: str = "", *more: str) -> str:
@@ -33,6 +33,11 @@ def path_of_pause(agent: str | None, action: str | None) -> str:
     if agent is not None:
         return path_of("agents", agent)
     return path_of("types", action) if action is not None else "/v1/scheduler"
+
+
+def listed(words: str | Sequence[str] | None) -> str | None:
+    """Write one or several words into a query."""
+    return words if words is None or isinstance(words, str) else ",".join(words)
 
 
 def said(fields: Mapping[str, Any]) -> dict[str, Any]:

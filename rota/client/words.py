@@ -25,6 +25,7 @@ WIRE_NAMES = {
     "actions": "types",
     "everything": "all",
     "expires_s": "expiresInMs",
+    "result_ttl_s": "resultTTLSec",
 }
 """Names that do not go by the rule."""
 PYTHON_NAMES = {there: here for here, there in WIRE_NAMES.items()}
@@ -33,7 +34,8 @@ OTHER_NAMES = {"agent": "agent", "project": "projectId", "action": "type", "task
 PASSED_ON = frozenset({"params", "result", "details", "progress"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_CAMEL = re.compile(r"\b[a-z]+(?:[A-Z][a-z]+)+\b")
+_CAMEL = re.compile(r"\b[a-z]+(?:[A-Z]+[a-z]*)+\b")
+_IN_MS = re.compile(r"(field '[\w.]+Ms'|scheduler\.\w+Ms):")
 _TRUE = re.compile(r'"(\w+)": true')
 _BOUND = re.compile(r"(?<= than |least | most )\d+(?:\.\d+)?")
 
@@ -81,7 +83,8 @@ def _written(name: str, value: Any, hint: Any, place: str) -> Any:
     if isinstance(value, list | tuple):
         [inner] = get_args(hint)[:1] or [None]
         return [_written(f"{name}.{at}", each, inner, place) for at, each in enumerate(value)]
-    return in_ms(value) if name.endswith("_s") and isinstance(value, int | float) else value
+    is_in_ms = wire_name(name).endswith("Ms")
+    return in_ms(value) if is_in_ms and isinstance(value, int | float) else value
 
 
 @cache
@@ -107,12 +110,12 @@ def in_python(error: RotaError) -> RotaError:
     """Have an error name the fields as they are called here, and its bounds in seconds."""
     field = error.details.get("field")
     message = error.message
+    if _IN_MS.match(message):
+        message = _BOUND.sub(lambda found: f"{float(found[0]) / 1000:.15g}", message)
+        message = message.replace("a whole number", "a number")
     if isinstance(field, str):
         name = _place(field)
         message = message.replace(f"'{field}'", f"'{name}'")
-        if name.endswith("_s"):
-            message = _BOUND.sub(lambda found: f"{float(found[0]) / 1000:.15g}", message)
-            message = message.replace("a whole number", "a number")
         error.details = {**error.details, "field": name}
     message = _TRUE.sub(lambda found: f"{python_name(found[1])}=True", message)
     names = _python_names()

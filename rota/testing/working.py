@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from rota.actors.lent import Lent
     from rota.actors.system import Shard
+    from rota.client.fields import Level
     from rota.client.worker import Worker
 
 
@@ -68,7 +69,7 @@ class RecordingContext(Context):
         """The progress that it was told of, the last one last."""
         self.slept_s = 0.0
 
-    def log(self, *lines: object, level: str = "info") -> None:
+    def log(self, *lines: object, level: Level = "info") -> None:
         self.lines += [text for line in lines for text in str(line).splitlines() or [""]]
         super().log(*lines, level=level)
 

@@ -110,6 +110,8 @@ def test_the_awaited_face_submits_waits_and_raises(server):
             "tab_id",
         ),
         (lambda rota: rota.edit_project_task("p", "t", tabId="t"), "tabId", "tab_id"),
+        (lambda rota: rota.change_limits(maxInflight=3), "maxInflight", "max_inflight"),
+        (lambda rota: rota.change_limits(max_inflght=3), "max_inflght", "max_inflight"),
         (lambda rota: rota.lease("w", wants=[{"types": ["a"]}]), "wants.0.types", "actions"),
         (lambda rota: rota.settle("w", [{"leaseId": "l"}]), "outcomes.0.leaseId", "lease_id"),
     ],
@@ -172,6 +174,28 @@ def test_a_refusal_names_fields_as_they_were_given_and_bounds_in_seconds(rota, a
 def test_a_refusal_without_a_filter_says_how_to_mean_everything(rota):
     with pytest.raises(InvalidRequest, match="older_than_s, .* or all with everything=True"):
         rota.cancel_many()
+
+
+def test_limits_are_changed_in_pythons_words_and_units(tmp_path):
+    with ServerProcess(tmp_path / "data") as process, SyncRotaClient(process.url) as rota:
+        changed = rota.change_limits(max_inflight=40, sticky_s=0.5, result_ttl_s=60)["scheduler"]
+        assert (changed["maxInflight"], changed["stickyMs"]) == (40, 500)
+        assert changed["resultTTLSec"] == 60
+        with pytest.raises(InvalidRequest, match=r"scheduler\.sticky_s: must be at most 60 "):
+            rota.change_limits(sticky_s=100)
+        with pytest.raises(InvalidRequest, match=r"scheduler\.result_ttl_s: must be at least 1 "):
+            rota.change_limits(result_ttl_s=-1)
+
+
+def test_tasks_and_workflows_of_several_states_are_listed(rota):
+    done = rota.wait(rota.submit("echo", "listed").task_id, 10)
+    waits = rota.submit("nobody-does", "listed")
+    both = rota.tasks(agent="listed", state=["succeeded", "ready"]).tasks
+    assert {each.task_id for each in both} == {done.task_id, waits.task_id}
+    assert [each.task_id for each in rota.iter_tasks(agent="listed", state="ready")] == [
+        waits.task_id
+    ]
+    assert rota.workflows(state=["failed", "escalated"]).workflows == []
 
 
 def test_params_and_a_client_for_json_keep_the_words_that_they_came_with(rota, server):

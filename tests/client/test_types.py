@@ -6,7 +6,7 @@ import dataclasses
 import re
 import subprocess
 import sys
-from typing import get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from support.server_process import REPOSITORY
@@ -14,11 +14,18 @@ from support.server_process import REPOSITORY
 from rota.client import fields, models, work_models
 from rota.client.words import OTHER_NAMES, reader, wire, wire_name
 from rota.config import RetrySettings
-from rota.http import answers, bulk_models, flow_models, lease_models, project_models
+from rota.domain import schedule, workflow
+from rota.domain.bulk import LIVE
+from rota.domain.notes import LEVELS
+from rota.domain.task import TaskState
+from rota.domain.tokens import ROLES
+from rota.http import agents, answers, bulk_models, flow_models, lease_models, project_models
 from rota.http import models as bodies
 from rota.http import project_answers as projects
 from rota.http import schedule_models as schedules
 from rota.http import work_answers as work
+from rota.http.v1 import events
+from rota.sections import SchedulerSettings
 
 PROGRAM = """
 from datetime import datetime
@@ -38,7 +45,12 @@ rota.submit_workflow(graph, agent="me", on_failure="cancel", failure={"count": 2
 rota.create_schedule("s", "@daily", task={"action": "echo", "agent": "me"}, jitter_s=3)
 rota.add_to_project("p", "echo", agent="me", before="tsk_1")
 rota.edit_project_task("p", "tsk_1", timeout_s=4, position=0)
-rota.cancel_many(agent="me", older_than_s=3600, dry_run=True)
+rota.cancel_many(agent="me", older_than_s=3600, dry_run=True, state=["ready", "running"])
+rota.tasks(state=["succeeded", "failed"])
+rota.workflows(state="running")
+rota.create_token("n", "submit", agents=["me"], expires_s=60)
+rota.reprioritise("tsk_1", "high")
+rota.change_limits(max_inflight=40, sticky_s=0.5, result_ttl_s=60)
 for lease in rota.lease("w", actions=["fit"], wait_s=5, lease_s=30).leases:
     rota.fail(lease.lease_id, lease.token, "no", retry_after_s=5)
 for event in rota.iter_events(task_id="tsk_1"):
@@ -57,6 +69,8 @@ worker = Worker()
 
 @worker.task("greet")
 def greet(ctx: Context) -> str:
+    ctx.log("x", level="shout")  # wrong
+    ctx.log("x", level="warning")
     return ctx.task.action
 
 
@@ -70,6 +84,19 @@ rota.cancel_many(older_than=5)  # wrong
 rota.change_schedule("s", catchUp="all")  # wrong
 rota.edit_project_task("p", "tsk_1", before_task="tsk_2")  # wrong
 rota.lease("w", types=["fit"])  # wrong
+rota.tasks(state="bogus")  # wrong
+rota.cancel_many(agent="me", state=["ended"])  # wrong
+rota.workflows(state="bogus")  # wrong
+rota.steer_workflow("wfl_1", "stop")  # wrong
+rota.schedules(state="bogus")  # wrong
+rota.iter_agents(state="bogus")  # wrong
+rota.create_token("n", role="admn")  # wrong
+rota.submit("echo", agent="me", priority="urgent")  # wrong
+rota.reprioritise("tsk_1", "urgent")  # wrong
+rota.add_logs("tsk_1", ["x"], level="shout")  # wrong
+rota.events(view="klingon")  # wrong
+rota.change_limits(max_inflght=3)  # wrong
+rota.change_limits(maxInflight=3)  # wrong
 print(found["state"])  # wrong
 print(found.createdAt)  # wrong
 """
@@ -113,6 +140,40 @@ def test_what_can_be_said_is_what_the_server_takes(here, there, beside):
     asked = {wire_name(name) for name in get_type_hints(here)}
     taken = {field.alias or name for name, field in there.model_fields.items()}
     assert asked == {wire_name(name) if "_" in name else name for name in taken} - beside
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (fields.LiveState, LIVE),
+        (fields.State, TaskState),
+        (fields.FlowState, workflow.STATES),
+        (fields.ScheduleState, schedule.STATES),
+        (fields.AgentState, agents.STATES),
+        (fields.Makes, schedule.KINDS),
+        (fields.Level, LEVELS),
+        (fields.View, events.KINDS),
+        (fields.Role, ROLES),
+        (fields.Priority, bodies.PRIORITY_WORDS.keys() - {"medium"}),
+    ],
+)
+def test_words_are_those_that_the_server_knows(here, there):
+    assert set(words_of(here)) == set(there)
+
+
+def words_of(hint):
+    """Give the words of a Literal, or of those in a union."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return [word for each in get_args(hint) for word in words_of(each)]
+
+
+def test_limits_are_the_schedulers_settings():
+    settings = {
+        each.serialization_alias or each.alias or wire_name(name)
+        for name, each in SchedulerSettings.model_fields.items()
+    }
+    assert {wire_name(name) for name in get_type_hints(fields.Limits)} == settings - {"enabled"}
 
 
 def test_filters_and_changes_of_tasks_are_known_to_the_server():

@@ -14,6 +14,8 @@ from rota.client.words import wire
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rota.client.fields import LiveState, Priority
+
 BULK_WAIT_S = 600.0
 """How much longer than others an answer about many tasks may take."""
 
@@ -33,7 +35,7 @@ class BulkCalls:
         self,
         /,
         *,
-        state: str | Sequence[str] | None = None,
+        state: LiveState | Sequence[LiveState] | None = None,
         reason: str | None = None,
         **filters: Unpack[Filters],
     ) -> Call:
@@ -49,16 +51,16 @@ class BulkCalls:
     def reprioritise_many(
         self,
         /,
-        priority: int | str,
+        priority: Priority,
         *,
-        state: str | Sequence[str] | None = None,
+        state: LiveState | Sequence[LiveState] | None = None,
         **filters: Unpack[Filters],
     ) -> Call:
         """Give all tasks that the filters name another priority, of those that have not ended."""
         return _bulk("reprioritise", {"priority": priority, "state": _states(state)}, filters)
 
     @asks(TaskState)
-    def reprioritise(self, task_id: str, priority: int | str) -> Call:
+    def reprioritise(self, task_id: str, priority: Priority) -> Call:
         """Give a task another priority. Raises NotFound, or Conflict if it has ended."""
         path = path_of("tasks", task_id, "reprioritise")
         return Call("POST", path, body={"priority": priority}, is_safe=True)

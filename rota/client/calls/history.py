@@ -13,6 +13,8 @@ from rota.client.steps import Call, Flow, Give, Json, Open, Rows, stream_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from rota.client.fields import View
+
 END_KINDS = ("task_succeeded", "task_failed", "task_expired", "task_cancelled")
 """The kinds of events that end a task."""
 
@@ -51,7 +53,7 @@ class HistoryCalls:
         task_id: str | None = None,
         agent: str | None = None,
         project: str | None = None,
-        view: str | None = None,
+        view: View | None = None,
     ) -> Call:
         """Give a page of the history after a seq; the next page is after its `next`."""
         query = _wanted(kinds, task_id, agent, project, view)
@@ -66,7 +68,7 @@ class HistoryCalls:
         task_id: str | None = None,
         agent: str | None = None,
         project: str | None = None,
-        view: str | None = None,
+        view: View | None = None,
     ) -> Rows[Json]:
         """Give the history after a seq to its present end, asked for a page at a time."""
         query, is_more = _wanted(kinds, task_id, agent, project, view), True
@@ -92,7 +94,7 @@ class HistoryCalls:
         task_id: str | None = None,
         agent: str | None = None,
         project: str | None = None,
-        view: str | None = None,
+        view: View | None = None,
         on_lost: Callable[[str], None] | None = None,
     ) -> Rows[Json]:
         """Give events as they happen, from `after` or from now on, for ever.
@@ -115,7 +117,7 @@ def stream_at(
     task_id: str | None = None,
     agent: str | None = None,
     project: str | None = None,
-    view: str | None = None,
+    view: View | None = None,
 ) -> Callable[[int], Open]:
     """Say which events are wanted; where from is said when the stream is opened."""
     query = _wanted(kinds, task_id, agent, project, view)
@@ -127,7 +129,7 @@ def _wanted(
     task_id: str | None,
     agent: str | None,
     project: str | None,
-    view: str | None,
+    view: View | None,
 ) -> dict[str, str | None]:
     about = {"task": task_id, "agentId": agent, "project": project}
     return {"kind": ",".join(kinds), **about, "view": view}

@@ -28,6 +28,8 @@ from rota.client.work_models import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rota.client.fields import Level
+
 
 class LeaseCalls:
     """/v1/leases, /v1/workers, POST /v1/types."""
@@ -71,7 +73,7 @@ class LeaseCalls:
         *,
         progress: Json | float | str | None = None,
         lines: Iterable[str] = (),
-        level: str | None = None,
+        level: Level | None = None,
         lease_s: float | None = None,
         wait_s: float = 0.0,
         holds: Iterable[str] = (),

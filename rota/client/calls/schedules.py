@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from rota.client.faces import asks, iterates
 from rota.client.fields import ScheduleChanges, ScheduleFields
@@ -17,6 +17,9 @@ from rota.client.work_models import (
     Schedule,
     SchedulePage,
 )
+
+if TYPE_CHECKING:
+    from rota.client.fields import Makes, ScheduleState
 
 
 class ScheduleCalls:
@@ -41,9 +44,9 @@ class ScheduleCalls:
     def schedules(
         self,
         *,
-        state: str | None = None,
+        state: ScheduleState | None = None,
         agent: str | None = None,
-        makes: str | None = None,
+        makes: Makes | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Call:
@@ -53,7 +56,11 @@ class ScheduleCalls:
 
     @iterates(Schedule)
     def iter_schedules(
-        self, *, state: str | None = None, agent: str | None = None, makes: str | None = None
+        self,
+        *,
+        state: ScheduleState | None = None,
+        agent: str | None = None,
+        makes: Makes | None = None,
     ) -> Rows[Json]:
         """Give all schedules, by name, asked for a page at a time."""
         query = {"state": state, "agent": agent, "makes": makes}

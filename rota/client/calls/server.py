@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.client.faces import asks, iterates
+from rota.client.fields import Limits
 from rota.client.pages import all_rows
 from rota.client.paths import path_of, path_of_pause, said
 from rota.client.steps import Call, Json, Rows
+from rota.client.words import in_ms, wire
 from rota.client.work_models import RevokedToken, Token, TokenPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rota.client.fields import AgentState, Role
 
 
 class ServerCalls:
@@ -37,16 +41,20 @@ class ServerCalls:
 
     @asks(dict[str, Any])
     def agents(
-        self, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+        self,
+        *,
+        state: AgentState | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
     ) -> Call:
         """Give a page of agents, by name, with what each has waiting and in flight.
 
-        `state` is busy, waiting, inflight or paused; `nextCursor` leads to the next page.
+        `nextCursor` leads to the next page.
         """
         return _get("/v1/agents", state=state, limit=limit, cursor=cursor)
 
     @iterates(dict[str, Any])
-    def iter_agents(self, *, state: str | None = None) -> Rows[Json]:
+    def iter_agents(self, *, state: AgentState | None = None) -> Rows[Json]:
         """Give all agents, by name, asked for a page at a time."""
         return all_rows("agents", "/v1/agents", {"state": state})
 
@@ -66,9 +74,10 @@ class ServerCalls:
         return _get("/v1/config")
 
     @asks(dict[str, Any])
-    def change_limits(self, /, **scheduler: Any) -> Call:
-        """Put other limits in force, such as maxInflight=40, until a restart or a reload."""
-        return Call("POST", "/v1/config/reload", body={"scheduler": scheduler}, is_safe=True)
+    def change_limits(self, /, **limits: Unpack[Limits]) -> Call:
+        """Put other limits in force, such as max_inflight=40, until a restart or a reload."""
+        body = {"scheduler": wire(limits, Limits)}
+        return Call("POST", "/v1/config/reload", body=body, is_safe=True)
 
     @asks(dict[str, Any])
     def namespaces(self) -> Call:
@@ -99,20 +108,17 @@ class ServerCalls:
     def create_token(
         self,
         name: str,
-        role: str,
+        role: Role,
         *,
         agents: Iterable[str] = (),
         expires_s: float | None = None,
     ) -> Call:
-        """Make a token; its secret is shown this once.
-
-        role is submit, work, orchestrate, analyse, audit or admin.
-        """
+        """Make a token; its secret is shown this once."""
         body = said({"name": name, "role": role})
         if named := list(agents):
             body["agents"] = named
         if expires_s is not None:
-            body["expiresInMs"] = round(expires_s * 1000)
+            body["expiresInMs"] = in_ms(expires_s)
         return Call("POST", "/v1/tokens", body=body)
 
     @asks(TokenPage)

@@ -9,15 +9,15 @@ from rota.client.faces import asks, does, iterates
 from rota.client.fields import TaskBody
 from rota.client.models import ENDED, LogLine, LogPage, Submitted, Task, TaskPage, TaskState
 from rota.client.pages import all_rows
-from rota.client.paths import keyed_body, path_of, said
+from rota.client.paths import keyed_body, listed, path_of, said
 from rota.client.steps import Call, Flow, Give, Json, Rows, Together, sifted, stream_rows
 from rota.clock import rfc3339
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from rota.client.fields import TaskFields
+    from rota.client.fields import Level, State, TaskFields
 
 SUBMITS_AT_ONCE = 32
 
@@ -69,7 +69,7 @@ class TaskCalls:
         self,
         *,
         agent: str | None = None,
-        state: str | None = None,
+        state: State | Sequence[State] | None = None,
         action: str | None = None,
         batch_id: str | None = None,
         workflow_id: str | None = None,
@@ -77,7 +77,7 @@ class TaskCalls:
         cursor: str | None = None,
     ) -> Call:
         """Give a page of tasks, newest first; `next_cursor` leads to the next one."""
-        query = {"agentId": agent, "state": state, "type": action, "batchId": batch_id}
+        query = {"agentId": agent, "state": listed(state), "type": action, "batchId": batch_id}
         query |= {"workflowId": workflow_id, "cursor": cursor}
         return Call("GET", "/v1/tasks", {**query, "limit": limit}, is_safe=True)
 
@@ -86,13 +86,13 @@ class TaskCalls:
         self,
         *,
         agent: str | None = None,
-        state: str | None = None,
+        state: State | Sequence[State] | None = None,
         action: str | None = None,
         batch_id: str | None = None,
         workflow_id: str | None = None,
     ) -> Rows[Json]:
         """Give all tasks, newest first, asked for a page at a time; filters as of `tasks`."""
-        query = {"agentId": agent, "state": state, "type": action, "batchId": batch_id}
+        query = {"agentId": agent, "state": listed(state), "type": action, "batchId": batch_id}
         return all_rows("tasks", "/v1/tasks", {**query, "workflowId": workflow_id})
 
     @asks(TaskState)
@@ -144,7 +144,7 @@ class TaskCalls:
 
     @asks(TaskState)
     def add_logs(
-        self, task_id: str, lines: Iterable[str], *, level: str = "info", token: int | None = None
+        self, task_id: str, lines: Iterable[str], *, level: Level = "info", token: int | None = None
     ) -> Call:
         """Add lines to a task's log. Raises NotFound, or Conflict if it has ended.
 

@@ -9,13 +9,13 @@ from rota.client.faces import asks, iterates
 from rota.client.fields import WorkflowBody
 from rota.client.models import SubmittedWorkflow, Workflow, WorkflowPage, WorkflowState
 from rota.client.pages import all_rows
-from rota.client.paths import path_of
+from rota.client.paths import listed, path_of
 from rota.client.steps import Call, Json, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from rota.client.fields import GraphTask, WorkflowFields
+    from rota.client.fields import FlowControl, FlowState, GraphTask, WorkflowFields
 
 
 class WorkflowCalls:
@@ -44,23 +44,30 @@ class WorkflowCalls:
     def workflows(
         self,
         *,
-        state: str | None = None,
+        state: FlowState | Sequence[FlowState] | None = None,
         name: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Call:
         """Give a page of workflows, newest first; `next_cursor` leads to the next one."""
-        query = {"state": state, "name": name, "limit": limit, "cursor": cursor}
+        query = {"state": listed(state), "name": name, "limit": limit, "cursor": cursor}
         return Call("GET", "/v1/workflows", query, is_safe=True)
 
     @iterates(Workflow)
-    def iter_workflows(self, *, state: str | None = None, name: str | None = None) -> Rows[Json]:
+    def iter_workflows(
+        self, *, state: FlowState | Sequence[FlowState] | None = None, name: str | None = None
+    ) -> Rows[Json]:
         """Give all workflows, newest first, asked for a page at a time."""
-        return all_rows("workflows", "/v1/workflows", {"state": state, "name": name})
+        return all_rows("workflows", "/v1/workflows", {"state": listed(state), "name": name})
 
     @asks(WorkflowState)
-    def steer_workflow(self, workflow_id: str, how: str, reason: str = "") -> Call:
-        """Do one of the following by its name: cancel, pause, resume, close."""
+    def steer_workflow(
+        self,
+        workflow_id: str,
+        how: FlowControl,
+        reason: str = "",
+    ) -> Call:
+        """Do one of the following by its name."""
         return Call("POST", path_of("workflows", workflow_id, how), body={"reason": reason})
 
     @asks(WorkflowState)
