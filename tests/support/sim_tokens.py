@@ -18,6 +18,7 @@ from support.sim_rules import Rule
 from rota.actors import messages as m
 from rota.actors.failover import Phase
 from rota.domain import events as e
+from rota.domain.declared import EVERY_AGENT, Declared
 from rota.domain.intake import Request
 from rota.domain.tokens import NewToken, hash_of
 from rota.http.access import Caller
@@ -73,7 +74,7 @@ class Holders:
         self._world = world
         self._rng = Random(f"tokens {world.seed}")
         self._odds = self._rng.choice((0.0, 0.0, 0.0, 0.1))
-        self._drawn = 0
+        self._drawn = self._declared = 0
         self._given: dict[str, str] = {}
         self._revoked: set[str] = set()
 
@@ -153,6 +154,23 @@ class Holders:
             return
         if token.role == "submit":
             self._submit(token, agent)
+        elif token.role == "work":
+            self._declare(token)
+
+    def _declare(self, token: Token) -> None:
+        """Declare a type that nobody submits, for the agents of a token."""
+        world, by = self._world, token.principal
+        self._declared += 1
+        wanted = Declared(by, timeout_ms=self._declared)
+        said = {(agent, "fitted"): wanted for agent in sorted(token.agents or {EVERY_AGENT})}
+        world.trace("declare %s", said)
+
+        def check(holds: list[bool]) -> None:
+            if any(holds):
+                self._check_kept("type_declared", f'"timeout_ms":{wanted.timeout_ms}')
+
+        reply = SimReply(world, "declare", check)
+        world.shard.admission.tell(m.DeclareTypes(said, frozenset(), by, reply))
 
     def _submit(self, token: Token, agent: str) -> None:
         world = self._world
