@@ -37,7 +37,7 @@ CONFIG = {
         },
     },
 }  # fmt: skip
-ESCALATION = {"agentId": "boss", "action": "note", "params": {"flow": "{{workflow.id}}"}}
+ESCALATION = {"agent": "boss", "action": "note", "params": {"flow": "{{workflow.id}}"}}
 
 
 def test_each_success_is_followed_by_exactly_one_task(tmp_path: Path, kill_seed: int) -> None:
@@ -61,11 +61,11 @@ def test_each_success_is_followed_by_exactly_one_task(tmp_path: Path, kill_seed:
 def _submit(rota: JsonClient, chance: random.Random) -> str:
     """Submit a workflow of echoes, and of one task that fails."""
     tasks: list[dict[str, Any]] = [
-        {"agentId": "a", "action": "echo", "params": {"ms": chance.randrange(20)}}
+        {"agent": "a", "action": "echo", "params": {"ms": chance.randrange(20)}}
         for _ in range(SIZE)
     ]
-    tasks.append({"agentId": "a", "action": "fail"})
-    made = rota.submit_workflow(tasks, onFailure="escalate", escalate={"task": ESCALATION})
+    tasks.append({"agent": "a", "action": "fail"})
+    made = rota.submit_workflow(tasks, on_failure="escalate", escalate={"task": ESCALATION})
     return str(made["workflowId"])
 
 

@@ -104,9 +104,9 @@ def _submit(rota: JsonClient, numbers: range) -> list[str]:
         items = [
             {
                 "action": ("add", "multiply")[n % 2],
-                "agentId": f"a{n % 4}",
+                "agent": f"a{n % 4}",
                 "params": {"x": n, "y": 3},
-                "retry": {"maxAttempts": 3, "kind": "fixed", "baseMs": 10},
+                "retry": {"max_attempts": 3, "kind": "fixed", "base_s": 0.01},
             }
             for n in more
         ]
