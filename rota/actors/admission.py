@@ -218,6 +218,7 @@ class AdmissionActor(CooperativeActor):
             if held is not None:
                 decide.check_same(key, command.plan.digest, held.digest)
                 return self._stands_for(held.subject, "idempotent", find)
+            self._check_not_listed(command.by, key, command.plan.digest)
         dedup = command.dedup
         if dedup is not None and dedup.mode != "replace":
             held = held_keys.find(keys.dedup(command.by, dedup.key), now)
@@ -227,6 +228,12 @@ class AdmissionActor(CooperativeActor):
                 return self._stands_for(held.subject, "deduplicated", find)
         decide.check_keys(len(held_keys.held))
         return None
+
+    def _check_not_listed(self, by: str, key: str, digest: str | None) -> None:
+        """Refuse a key that stands for what is on a project's list. Raises Unprocessable."""
+        known = self._journal.state.projects.of_key(by, key)
+        if known is not None:
+            decide.check_same(key, digest, known.digest)
 
     @staticmethod
     def _stands_for(task_id: str, known: str, find: Find) -> m.Admitted:
@@ -330,6 +337,7 @@ class AdmissionActor(CooperativeActor):
         name = keys.idempotency(batch.by, batch.idempotency)
         held = self._journal.state.keys.find(name, self._journal.now())
         if held is None:
+            self._check_not_listed(batch.by, batch.idempotency, batch.digest)
             decide.check_keys(len(self._journal.state.keys.held))
             return None
         decide.check_same(batch.idempotency, batch.digest, held.digest)

@@ -15,7 +15,7 @@ from rota.actors import project_messages as pm
 from rota.actors.derived import place_in
 from rota.actors.messages import LookAgain
 from rota.actors.runtime import CooperativeActor
-from rota.domain.admission import check_ahead
+from rota.domain.admission import check_ahead, check_same
 from rota.domain.attempts import decide_cancel
 from rota.domain.intake import take_in
 from rota.domain.project import (
@@ -43,6 +43,7 @@ from rota.domain.project_lists import (
     pending_item,
 )
 from rota.domain.project_parts import RUN_TIMEOUT, Keyed
+from rota.projections.keys import idempotency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -140,7 +141,7 @@ class ProjectsActor(CooperativeActor):
         now = self._journal.now()
         answers: list[pm.ItemAdded] = []
         fresh: dict[str, Request] = {}
-        keys = dict(project.keys) if project is not None else {}
+        keys = self._keys_of(message)
         if message.is_one_key:
             found = known_items(keys, message.requests[0], message.by)
             if found:
@@ -165,6 +166,24 @@ class ProjectsActor(CooperativeActor):
         if events:
             self._journal.record(*events, by=message.by)
         return answers
+
+    def _keys_of(self, message: pm.AddItems) -> dict[tuple[str, str], Keyed]:
+        """Give what is known of a request's keys on any list. Raises Unprocessable.
+
+        One that stands for a task or a batch was another request's.
+        """
+        found: dict[tuple[str, str], Keyed] = {}
+        for plan in (request.plan for request in message.requests):
+            if plan.idempotency is None:
+                continue
+            name = message.by, plan.idempotency
+            keyed = self._projects.of_key(*name)
+            held = self._journal.state.keys.find(idempotency(*name), self._journal.now())
+            if keyed is not None:
+                found[name] = keyed
+            elif held is not None:
+                check_same(plan.idempotency, plan.digest, held.digest)
+        return found
 
     def _meant(self, request: Request, now: int) -> SubmitTask:
         """Give what a request would become by the rules of now. Raises InvalidRequest."""

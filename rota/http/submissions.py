@@ -20,6 +20,7 @@ from rota.domain.commands import PULL, Dedup
 from rota.domain.intake import Request
 from rota.domain.task import READY
 from rota.errors import InvalidRequest, QueueFull, RotaError
+from rota.http.dialects.projects import NAME as PROJECTS
 from rota.http.models import KEY, moment_us
 from rota.http.views import NO_EXECUTOR
 from rota.wording import first_wrong
@@ -111,8 +112,13 @@ def _key(call: Call, given: str | None) -> str | None:
 
 
 def _digest(call: Call, raw: Any) -> str:
+    """Give what a repeat must have in common: the path and the body, but for the key itself.
+
+    /projects is /v1/projects by another name, so the path is the same.
+    """
+    path = f"/v1{call.path}" if call.dialect == PROJECTS else call.path
     said = {name: value for name, value in raw.items() if name not in _KEYS}
-    text = orjson.dumps([call.path, said], option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps([path, said], option=orjson.OPT_SORT_KEYS)
     return blake2b(text, digest_size=16).hexdigest()
 
 

@@ -42,6 +42,8 @@ class Projects:
         self.waiting: dict[str, str] = {}
         self.running: dict[str, str] = {}
         self.killing: dict[str, str] = {}
+        self.keyed: dict[tuple[str, str], str] = {}
+        """The projects on whose lists idempotency keys stand for items, by owner and key."""
         self.makers: dict[str, str] = {}
         """Whose share a project takes of those there may be."""
         room = Room.empty()
@@ -51,6 +53,11 @@ class Projects:
 
     def get(self, project_id: str) -> Project | None:
         return self.by_id.get(project_id)
+
+    def of_key(self, by: str, key: str) -> Keyed | None:
+        """Give what an idempotency key stands for, on whichever list that is."""
+        project = self.by_id.get(self.keyed.get((by, key), ""))
+        return project.keys.get((by, key)) if project is not None else None
 
     def room(self, items_max: int) -> Room:
         return Room(self.made, self.items, self.bytes, items_max)
@@ -109,6 +116,7 @@ class Projects:
             self._weigh(project, owner, -known.weight(key) if known is not None else 0)
             known = project.keys[record.by, key] = Keyed(digest, {})
         known.items[event.item] = True
+        self.keyed[record.by, key] = project.id
         self._weigh(project, owner, weight_of_key(key))
 
     def _forget(self, project: Project, item_id: str) -> None:
@@ -118,7 +126,12 @@ class Projects:
                 known.items[item_id] = False
                 if not any(known.items.values()):
                     del project.keys[by, key]
-                    self._weigh(project, share_of(by, ""), -known.weight(key))
+                    self._free(project, by, key, known)
+
+    def _free(self, project: Project, by: str, key: str, known: Keyed) -> None:
+        self._weigh(project, share_of(by, ""), -known.weight(key))
+        if self.keyed.get((by, key)) == project.id:  # else another list has it, in an old log
+            del self.keyed[by, key]
 
     def _leave_run(self, project: Project, item_id: str) -> None:
         """Let a run be without its task, which comes back to the list."""
@@ -172,7 +185,7 @@ class Projects:
             self._drop(project, item)
         self.made.give_back(self.makers.pop(project.id))
         for (by, key), known in project.keys.items():
-            self._weigh(project, share_of(by, ""), -known.weight(key))
+            self._free(project, by, key, known)
         for run in project.runs:
             del self.names[run.id]
 
@@ -329,6 +342,7 @@ class Projects:
             for (by, key), known in project.keys.items():
                 known.items.update((each, each in there) for each in known.items)
                 self._weigh(project, share_of(by, ""), known.weight(key))
+                self.keyed[by, key] = project.id
             self.names |= dict.fromkeys((item.id for item in held), project.id)
             self.names |= dict.fromkeys((run.id for run in project.runs), project.id)
         self.waiting = {run: self.names[run] for run in data["waiting"]}

@@ -485,6 +485,26 @@ def test_a_retried_task_waits_at_the_head_of_its_list_for_a_run(rota: Rota) -> N
     assert listed(rota, "p")[0] == busy
 
 
+def test_a_key_stands_for_one_request_by_either_path_and_whatever_it_is_for(rota: Rota) -> None:
+    item = {"agentId": "p", "action": "echo", "idempotencyKey": "k"}
+    first = rota.post("/v1/projects/p/tasks", item)
+    for base in ("/projects", "/v1/projects"):
+        again = rota.post(f"{base}/p/tasks", item)
+        assert (again.status, again.json["taskId"]) == (200, first.json["taskId"])
+    paths = ("/v1/projects/q/tasks", "/projects/q/tasks", "/v1/tasks")
+    batch = {"tasks": [{"agentId": "p", "action": "echo"}], "idempotencyKey": "k"}
+    others = [*((path, item) for path in paths), ("/v1/batches", batch), ("/v1/workflows", batch)]
+    for path, body in others:
+        answer = rota.post(path, body)
+        assert answer.status == 422, path
+    rota.restart()
+    assert rota.post(*others[0]).status == 422
+    rota.request("DELETE", f"/v1/projects/p/tasks/{first.json['taskId']}")
+    assert rota.post(*others[2]).status == 202, "a key is free once what it stood for is gone"
+    taken = rota.post("/v1/projects/p/tasks", item)
+    assert (taken.status, taken.code) == (422, "idempotency_conflict")
+
+
 @pytest.mark.parametrize("action", ["fail", "echo"])
 def test_no_task_ends_what_a_project_holds_whatever_it_is_called(rota: Rota, action: str) -> None:
     [task] = add(rota, "p", "fail")

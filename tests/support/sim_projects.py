@@ -471,10 +471,10 @@ class Lists:
         rng = self._rng
         requests = tuple(self._request(name) for _ in range(rng.choice((1, 1, 3))))
         before = rng.choice((None, None, *items[:1]))
-        key = rng.choice((None, None, "k1", "k2"))
+        key = rng.choice((None, None, "k1", "k2", f"k {name}"))
         if key is not None:
             requests = self._keyed.setdefault((name, key), requests)
-            plans = [r.plan._replace(idempotency=key, digest=key) for r in requests]
+            plans = [r.plan._replace(idempotency=key, digest=name + key) for r in requests]
             requests = tuple(r._replace(plan=p) for r, p in zip(requests, plans, strict=True))
         self._tell(
             lambda *values: pm.AddItems(*values, is_one_key=key is not None),
@@ -540,6 +540,8 @@ class Lists:
         there = {each.task for each in found.done} | set(project.items)
         there |= {found.taken.id} if found.taken is not None else set()
         for name_of_key, known in found.keys.items():
+            if projects.of_key(*name_of_key) is not known:
+                self._world.violated(f"the key {name_of_key} of {name} is another list's, too")
             if known.items != {each: each in there for each in known.items} or there.isdisjoint(
                 known.items
             ):
