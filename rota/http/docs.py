@@ -17,6 +17,7 @@ from rota.config import KEY_CHARS_MAX, WAIT_MS_MAX
 from rota.domain import schedule, workflow
 from rota.domain.task import TaskState
 from rota.domain.tokens import ROLES
+from rota.eventlog.codec import CLASSES
 from rota.http import agents, answers
 from rota.http.call import VIEWS
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab
@@ -81,7 +82,7 @@ def _mark_moments(defs: dict[str, Any]) -> None:
     for schema in defs.values():
         for name, field in schema.get("properties", {}).items():
             if _MOMENT.fullmatch(name):
-                for each in (field, *field.get("anyOf", ())):
+                for each in (field, field.get("items", {}), *field.get("anyOf", ())):
                     if each.get("type") == "string":
                         each["format"] = "date-time"
 
@@ -159,7 +160,9 @@ _IDEMPOTENCY_KEY = {
     "description": "a repeat of this request with the same key gives what the first one made",
     "schema": {"type": "string", "maxLength": KEY_CHARS_MAX},
 }
-_MOMENT = re.compile(r".*(At|_at)|deadline|notBefore|createdBefore|lastSeen")
+_MOMENT = re.compile(
+    r"at|.*(At|_at)|deadline|notBefore|createdBefore|lastSeen|moment|lastMoment|firedUntil|upcoming"
+)
 _TEXT = {"type": "string"}
 _ROWS = {"type": "integer", "minimum": 1}
 _PLACE = {"type": "integer", "minimum": 0}
@@ -201,7 +204,7 @@ _ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "workflowId": ("only of this workflow", _TEXT),
 }
 """What each query parameter means, and its type."""
-_EVENT_VIEWS = {"enum": list(events.KINDS)}
+_EVENT_VIEWS, _EVENT_KINDS = {"enum": list(events.KINDS)}, _one_or_more(CLASSES)
 _CHOICES: dict[tuple[str, str], dict[str, Any]] = {
     ("/v1/tasks", "state"): _one_or_more(TaskState),
     ("/tasks", "state"): _one_or_more({*pinchtab.STATES.values(), *browseros.STATES.values()}),
@@ -213,7 +216,9 @@ _CHOICES: dict[tuple[str, str], dict[str, Any]] = {
     ("/v1/schedules", "state"): {"enum": list(schedule.STATES)},
     ("/v1/schedules", "makes"): {"enum": list(schedule.KINDS)},
     ("/v1/events", "view"): _EVENT_VIEWS,
+    ("/v1/events", "kind"): _EVENT_KINDS,
     ("/v1/events/stream", "view"): _EVENT_VIEWS,
+    ("/v1/events/stream", "kind"): _EVENT_KINDS,
 }
 """The values that a parameter of one path may have."""
 

@@ -56,20 +56,30 @@ def test_every_query_parameter_says_what_it_means(document: dict[str, Any]) -> N
         for each in operation.get("parameters", ()):
             if each["in"] != "path":
                 assert each["description"], (method, path, each["name"])
-    (state,) = [
-        each
-        for each in document["paths"]["/v1/tasks"]["get"]["parameters"]
-        if each["name"] == "state"
-    ]
-    assert "succeeded" in state["schema"]["examples"]
-    assert re.fullmatch(state["schema"]["pattern"], "ready,running")
-    assert not re.fullmatch(state["schema"]["pattern"], "sleepy")
+    for path, name, word, words in (
+        ("/v1/tasks", "state", "succeeded", "ready,running"),
+        ("/v1/events", "kind", "task_submitted", "run_ended,task_held"),
+        ("/v1/events/stream", "kind", "task_submitted", "run_ended,task_held"),
+    ):
+        asked = document["paths"][path]["get"]["parameters"]
+        (schema,) = [each["schema"] for each in asked if each["name"] == name]
+        assert word in schema["examples"]
+        assert re.fullmatch(schema["pattern"], words)
+        assert not re.fullmatch(schema["pattern"], "sleepy")
 
 
 def test_moments_and_idempotency_keys_are_told(document: dict[str, Any]) -> None:
     task = document["components"]["schemas"]["TaskView"]["properties"]
     assert task["createdAt"]["format"] == "date-time"
     assert {"type": "string", "format": "date-time"} in task["completedAt"]["anyOf"]
+    for model, name in (
+        ("FiringView", "moment"), ("FiringView", "lastMoment"), ("FiringView", "at"),
+        ("ScheduleRow", "lastMoment"), ("ScheduleRow", "firedUntil"), ("ScheduleView", "lastMoment"),
+        ("ScheduleView", "upcoming"),
+    ):  # fmt: skip
+        field = document["components"]["schemas"][model]["properties"][name]
+        several = (field, field.get("items", {}), *field.get("anyOf", ()))
+        assert any(each.get("format") == "date-time" for each in several), (model, name)
     keyed = {
         (method, path)
         for method, path, operation in operations(document)
