@@ -518,7 +518,8 @@ def test_no_task_ends_what_a_project_holds_whatever_it_is_called(rota: Rota, act
         if made.status != 400:
             ended(rota, name)
     assert rota.get(f"/v1/tasks/{task}").json["state"] == "blocked"
-    assert listed(rota, "p")[0] == task
+    [row] = rota.get("/projects/p/tasks").json["tasks"]
+    assert (row["taskId"], row["state"]) == (task, "pending")
 
 
 def test_a_task_on_a_list_again_goes_when_it_is_removed_or_its_project_deleted(rota: Rota) -> None:

@@ -15,7 +15,8 @@ from support.builders import batch, head_of
 
 from rota.config import parse_settings, with_presets
 from rota.domain.moves import BIRTHS, MOVES
-from rota.domain.task import TaskState
+from rota.domain.project_parts import IN_PROGRESS, PENDING
+from rota.domain.task import IN_FLIGHT, WAITING, TaskState
 from rota.eventlog.codec import FIELDS, KINDS
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.executors.callback import sign, signers_of
@@ -86,6 +87,7 @@ def test_every_state_has_its_word_in_every_document() -> None:
     told = {state: row[1:] for row in rows for state in row[0].split(", ")}
     assert told.keys() == {state.value for state in TaskState}
     plan = {state: projects.STATES.get(state.value, state.value) for state in TaskState}
+    plan |= dict.fromkeys((*WAITING, *IN_FLIGHT), IN_PROGRESS) | {TaskState.BLOCKED: PENDING}
     known = (d.STATES for d in (browseros, pinchtab, browsermanager, automechanica))
     for column, states in enumerate((*known, plan)):
         for state in set(TaskState) - {TaskState.REJECTED}:
