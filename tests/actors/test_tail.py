@@ -78,7 +78,9 @@ def test_a_heading_is_what_the_whole_record_says(
 ) -> None:
     body = encode(Record(7, 8, make(task, agent), by, 3))
     event = decode(body).event
-    expected = (KINDS[type(event)], subject_of(event), getattr(event, "agent", None))
+    plan = getattr(event, "plan", None)
+    project = getattr(event, "project", None) or (plan.project if plan is not None else None)
+    expected = (KINDS[type(event)], subject_of(event), getattr(event, "agent", None), project)
     assert heading_of(body) == expected
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from support.planted import Plant, finds
 
 from rota.actors import projects as actor
+from rota.actors import settling
 from rota.actors.consequences import Consequences
 from rota.actors.killing import Killing
 from rota.domain import events as e
@@ -112,7 +113,11 @@ def nobody_hears_that_a_kill_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_being_killed_runs_again(patch: pytest.MonkeyPatch) -> None:
+    """It is let go at once when its attempt failed, and when it was interrupted."""
     patch.setattr(actor.ProjectsActor, "_end_killed", nothing)
+    patch.setattr(
+        settling, "decide_cut", lambda task, _why: e.TaskReleased(task.id, task.agent, "backoff")
+    )
 
 
 def a_run_waits_for_ever_for_its_turn(patch: pytest.MonkeyPatch) -> None:
