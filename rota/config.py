@@ -165,8 +165,10 @@ class Settings(Section):
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
         for name, kind in self.types.items():
-            if kind.executor not in ("pull", "builtin", *self.executors):
-                msg = f"types.{name}.executor names no executor: {kind.executor!r}"
+            known = ("pull", "builtin", *self.executors)
+            if kind.executor not in known:
+                meant = guess(kind.executor, known)
+                msg = f"types.{name}.executor names no executor: {kind.executor!r}{meant}"
                 raise ValueError(msg)
             if kind.executor == "builtin" and name not in BUILTIN_ACTIONS:
                 msg = f"types.{name} is not a builtin action; those are {BUILTIN_ACTIONS}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import ConfigError
+from rota.wording import guess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +151,7 @@ def layered(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[str, An
     merged: dict[str, Any] = {}
     for name in dict.fromkeys(names):
         if name not in PRESETS:
-            msg = f"there is no preset {str(name)[:100]!r}"
+            msg = f"there is no preset {str(name)[:100]!r}{guess(str(name)[:100], PRESETS)}"
             raise ConfigError(msg, hint=f"use {', '.join(PRESETS)}")
         merged = _over(merged, PRESETS[name])
     rest = {key: value for key, value in data.items() if key != "preset"}

@@ -133,6 +133,13 @@ def test_a_complaint_names_the_field_and_what_it_should_be(body: Any, message: s
         ({"executors": {"x": {"kind": "http", "url": "ftp://x"}}},
          "executors.x.url: must be a URL that begins with http:// or https://"),
         ({"types": {"x": {"executor": "nobody"}}}, "types.x.executor names no executor: 'nobody'"),
+        (
+            {
+                "types": {"x": {"executor": "agnt"}},
+                "executors": {"agent": {"kind": "http", "url": "http://a"}},
+            },
+            "types.x.executor names no executor: 'agnt'; did you mean 'agent'?",
+        ),
         (5, "must be an object"),
     ],
 )  # fmt: skip
@@ -140,6 +147,11 @@ def test_a_wrong_setting_is_named_in_our_words(data: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse_settings(data)
     assert caught.value.message == message
+
+
+def test_a_preset_that_is_not_there_gets_a_guess() -> None:
+    with pytest.raises(ConfigError, match="no preset 'pinchtabb'; did you mean 'pinchtab'?"):
+        config.with_presets({"preset": "pinchtabb"})
 
 
 @pytest.mark.parametrize("model", [models.SubmitBody, models.BatchBody, models.ReasonBody])

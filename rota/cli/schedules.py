@@ -14,6 +14,7 @@ from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
 from rota.cli.values import Duration, Moment, param_options
 from rota.client.paths import path_of
+from rota.domain.schedule import KINDS, STATES
 from rota.errors import InvalidRequest
 from rota.logs import clean
 
@@ -146,9 +147,9 @@ def _echo(schedule: dict[str, Any]) -> None:
 
 
 @schedule_command.command("list")
-@click.option("--state", help="Only active, paused, over or ahead.")
+@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
 @click.option("--agent", help="Only those that make something for this agent.")
-@click.option("--makes", help="Only those that make a task, a workflow or a run of a project.")
+@click.option("--makes", type=click.Choice(KINDS), help="Only those that make this.")
 @with_pages
 @json_option
 @with_client

@@ -11,6 +11,7 @@ from rota.cli.output import json_option, note, print_json, print_table
 from rota.cli.server_options import with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
+from rota.domain.workflow import STATES
 from rota.errors import InvalidRequest
 from rota.logs import clean
 
@@ -65,7 +66,11 @@ def submit_command(file: IO[str], *, as_json: bool, client: JsonClient) -> None:
 
 
 @workflow_command.command("list")
-@click.option("--state", help="Only in these states, separated by commas.")
+@click.option(
+    "--state",
+    shell_complete=lambda _, __, begun: [each for each in STATES if each.startswith(begun)],
+    help="Only in these states, separated by commas.",
+)
 @click.option("--name", help="Only of this name.")
 @click.option("--limit", type=click.IntRange(1, 1000), help="So many at most.")
 @click.option("--cursor", help="Go on from the last page.")

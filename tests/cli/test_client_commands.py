@@ -134,10 +134,19 @@ def test_list_of_an_unknown_state_is_refused(rota):
     assert "'sleepy' is not one of 'blocked', 'scheduled', 'ready'" in result.stderr
 
 
-def test_tab_completes_the_states_of_a_list():
+@pytest.mark.parametrize(
+    ("words", "begun", "whole"),
+    [
+        (["list", "--state"], "su", "succeeded"),
+        (["workflow", "list", "--state"], "esc", "escalated"),
+        (["schedule", "list", "--state"], "pa", "paused"),
+        (["schedule", "list", "--makes"], "wo", "workflow"),
+    ],
+)
+def test_tab_completes_the_words_of_a_filter(words, begun, whole):
     completing = ShellComplete(main, {}, "rota", "_ROTA_COMPLETE")
-    found = completing.get_completions(["list", "--state"], "su")
-    assert [each.value for each in found] == ["succeeded"]
+    found = completing.get_completions(words, begun)
+    assert [each.value for each in found] == [whole]
 
 
 def test_cancel_ends_a_task_and_cannot_end_it_twice(rota):
