@@ -51,6 +51,8 @@ class Route(NamedTuple):
     def check_query(self, given: Sequence[tuple[str, str]]) -> None:
         """Refuse query parameters that the route does not know, are blank, or come twice.
 
+        An empty cursor is the first page.
+
         Documents that leave unknown ones open have it so. What is public is asked by probes and
         browsers, which add names of their own. Raises InvalidRequest.
         """
@@ -61,7 +63,7 @@ class Route(NamedTuple):
             if name not in known:
                 msg = f"unknown query parameter '{name[:100]}'{guess(name[:100], known)}"
                 raise InvalidRequest(msg, details={"field": name[:100]})
-            if not value.strip():
+            if not value.strip() and name != "cursor":
                 msg = f"query parameter '{name}': must not be blank"
                 raise InvalidRequest(msg, details={"field": name})
         own = [name for name, _ in given if name != NAMESPACE_QUERY]

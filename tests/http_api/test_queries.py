@@ -50,7 +50,7 @@ def test_every_closed_route_refuses_what_it_does_not_know(rota: Rota) -> None:
 def test_a_blank_query_parameter_is_refused_and_filters_nothing(rota: Rota, blank: str) -> None:
     for route in CLOSED:
         path = re.sub(r"\{\w+\}", "x", route.path)
-        for name in (*route.query, NAMESPACE_QUERY):
+        for name in {*route.query, NAMESPACE_QUERY} - {"cursor"}:
             answer = rota.request(route.method, f"{path}?{name}{blank}")
             assert answer.status == 400, (route.method, route.path, name)
             assert f"query parameter '{name}': must not be blank" in answer.body.decode()
