@@ -2,9 +2,10 @@
 
 Of bodies counts what has come, not what was promised: nobody is kept out by headers alone. An
 answer takes room before it is made, by an estimate (sight/room.py), and has it until it is written
-or its client is gone. Each caller has a share of that (domain/shares.py); who is over it waits a
-while, callers in turn, and gets a 503 then. The largest are made one after the other, with rests in
-between, so that others' requests have their turns of the loop. Small ones always pass, either way.
+or its client is gone. Each caller has a share of either (domain/shares.py). Who is over it with a
+body gets a 503; with an answer it waits a while, callers in turn, and gets one then. The largest
+are made one after the other, with rests in between, so that others' requests have their turns of
+the loop. Small ones always pass, either way.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class BodyBudget:
     """Reads bodies."""
 
     def __init__(self) -> None:
-        self.held = 0
+        self.shares = Shares(BODIES_BYTES_MAX)
 
-    async def read(self, content: StreamReader, limit: int) -> bytes:
-        """Read a body whole. Raises PayloadTooLarge or HttpProblem."""
+    async def read(self, content: StreamReader, limit: int, owner: str) -> bytes:
+        """Read a body whole, at the cost of a caller's share. Raises a RequestError."""
         body = bytearray()
         counted = 0
         try:
@@ -52,14 +53,13 @@ class BodyBudget:
                 if size > limit:
                     raise PayloadTooLarge(f"the body is larger than {limit} bytes")
                 if size > SMALL_BYTES:
-                    self.held += size - counted
-                    counted = size
-                    if self.held > BODIES_BYTES_MAX:
+                    if not self.shares.take(owner, size - counted):
                         msg = "too many bytes of bodies are on their way in"
                         raise HttpProblem(503, "too_many_bytes", msg)
+                    counted = size
             return bytes(body)
         finally:
-            self.held -= counted
+            self.shares.give_back(owner, counted)
 
 
 class AnswerBudget:

@@ -195,10 +195,10 @@ class Call:
             raise HttpProblem(415, "unsupported_encoding", msg)
         try:
             if request.content.is_eof():
-                return await self.app.body_budget.read(request.content, limit)
+                return await self.app.body_budget.read(request.content, limit, self.share)
             await self._expected()
             async with asyncio.timeout(self.app.settings.server.body_timeout_s):
-                return await self.app.body_budget.read(request.content, limit)
+                return await self.app.body_budget.read(request.content, limit, self.share)
         except TimeoutError:
             raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
 

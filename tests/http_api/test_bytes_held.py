@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.web_request import BaseRequest
 from support.http_server import Rota, Servers, read_all, until
+from support.tokens import Guarded, bearer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,11 +177,11 @@ def test_who_sends_a_large_body_in_vain_sees_why(serve: Servers) -> None:
 def test_bodies_on_their_way_in_are_bounded_together(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.http.byte_budgets.BODIES_BYTES_MAX", 300_000)
+    monkeypatch.setattr("rota.http.byte_budgets.BODIES_BYTES_MAX", 600_000)
     rota = serve()
 
     def held() -> int:
-        return rota.inside(lambda server: server.app.body_budget.held)
+        return rota.inside(lambda server: server.app.body_budget.shares.held)
 
     body = {"agentId": "a", "action": "waits", "params": {"x": "y" * 100_000}}
     for framing in (
@@ -197,6 +198,24 @@ def test_bodies_on_their_way_in_are_bounded_together(
             rota.submit_native(action="waits", params={"x": "y" * 60_000})
         until(lambda: held() == 0)
         assert rota.post("/v1/tasks", body).status == 202
+
+
+def test_bodies_of_one_caller_leave_room_for_anothers(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.byte_budgets.BODIES_BYTES_MAX", 500_000)
+    guarded = Guarded(serve)
+    slow = bearer(guarded.make("slow", "submit", "a"))["Authorization"].encode()
+    guarded.make("other", "submit", "b")
+    ask = POST + b"Authorization: " + slow + b"\r\nContent-Length: 900000\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            sock = stack.enter_context(guarded.rota.connected())
+            sock.sendall(ask + b" " * 100_000)
+        refused = read_all(sock)
+        assert refused.startswith(b"HTTP/1.1 503"), refused[:300]
+        body = {"agentId": "b", "action": "waits", "params": {"x": "y" * 200_000}}
+        assert guarded.ask("other", "POST", "/v1/tasks", body).status == 202
 
 
 def test_bodies_that_were_only_promised_keep_nobody_out(
