@@ -20,9 +20,9 @@ from rota.domain.commands import Limits
 from rota.domain.derived import circle_of
 from rota.domain.intake import BUILTIN_ACTIONS, CHAT, EVERY_TYPE, Rules
 from rota.domain.plan import TIMEOUT_MS_MAX
-from rota.environment import with_environment
+from rota.environment import MAX_CONCURRENT, with_environment
 from rota.errors import ConfigError
-from rota.presets import layered
+from rota.presets import PRESETS, flat, layered
 from rota.sections import (
     DEFAULT,
     LIMIT_MAX,
@@ -161,6 +161,7 @@ class Settings(Section):
     presets: tuple[str, ...] = ()
     _data_dirs: tuple[str, ...] = ()
     _file: str | None = None
+    _layers: tuple[tuple[str, dict[str, Any]], ...] = ()
 
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
@@ -218,6 +219,19 @@ class Settings(Section):
         made = self.model_copy(update=update)
         made._data_dirs = self.data_dirs()  # noqa: SLF001 - one of the same kind
         return made
+
+    def sources(self) -> dict[str, str]:
+        """Say where settings have their values from that a preset, the file or the environment set.
+
+        Each goes before those named here before it.
+        """
+        values = dict(flat(self.model_dump(mode="json", by_alias=True)))
+        return {
+            key: source
+            for source, table in self._layers
+            for key, value in flat(table)
+            if key in values and values[key] == value
+        }
 
     def data_dirs(self) -> tuple[str, ...]:
         """Give the folders of all namespaces of the server."""
@@ -314,14 +328,19 @@ def with_presets(data: dict[str, Any], presets: tuple[str, ...] = ()) -> dict[st
 def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Settings:
     """Read a TOML or JSON file over presets, under the environment. Raises ConfigError."""
     try:
-        data = _read(Path(path)) if path is not None else {}
-        if isinstance(data, dict):
-            data = with_environment(with_presets(data, presets))
+        file = data = _read(Path(path)) if path is not None else {}
+        if isinstance(file, dict):
+            data = with_environment(with_presets(file, presets))
         settings = parse_settings(data)
     except RecursionError:
         msg = f"{path} is nested too deep"
         raise ConfigError(msg) from None
     settings._file = None if path is None else str(path)  # noqa: SLF001 - nobody else knows it
+    settings._layers = (  # noqa: SLF001 - likewise
+        *((f"preset {name}", PRESETS[name]) for name in settings.presets),
+        ("file", canonical(Settings, file)),
+        (f"environment {MAX_CONCURRENT}", with_environment({"types": {"chat": {}}})),
+    )
     return settings
 
 

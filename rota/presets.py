@@ -167,17 +167,18 @@ def conflicts(names: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """
     said: dict[str, tuple[str, Any]] = {}
     for name in names:
-        for key, value in _flat(PRESETS[name]):
+        for key, value in flat(PRESETS[name]):
             before, old = said.get(key, (name, value))
             if old != value:
                 yield key, before, name
             said[key] = name, value
 
 
-def _flat(table: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the settings of a table by the path of their keys."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{where}{key}.")
+            yield from flat(value, f"{where}{key}.")
         else:
             yield where + key, value
 

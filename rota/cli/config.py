@@ -125,15 +125,17 @@ def config_command(
         raise click.UsageError(msg)
     if ask:
         values = JsonClient(url, token=token, namespace=namespace, retries=0).config()
+        sources = values.pop("sources", {})
     elif check:
         _check(str(config_path), problems_of(config_path, presets), as_json=as_json)
         return
     else:
-        values = shown(load_settings(config_path, presets))
+        settings = load_settings(config_path, presets)
+        values, sources = shown(settings), settings.sources()
     if as_json:
         print_json(values)
     else:
-        click.echo(as_toml(values))
+        click.echo(as_toml(values, sources))
 
 
 def _check(path: str, problems: list[ConfigError], *, as_json: bool) -> None:
@@ -151,8 +153,8 @@ def _check(path: str, problems: list[ConfigError], *, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def as_toml(values: dict[str, Any]) -> str:
-    """Write settings as a TOML file; the values of presets are written out."""
+def as_toml(values: dict[str, Any], sources: dict[str, str]) -> str:
+    """Write settings as a TOML file, with their sources; the values of presets are written out."""
     defaults = shown(Settings())
     named = ", ".join(values.get("presets", ()))
     named = f"{named}, written out below" if named else "none"
@@ -160,7 +162,7 @@ def as_toml(values: dict[str, Any]) -> str:
     file.add(comment(f"presets: {named}; {PRESETS_MEANING}"))
     file.add(nl())
     for section in PLAIN_SECTIONS[:3]:
-        _add_section(file, section, values[section], defaults[section])
+        _add_section(file, section, values[section], defaults[section], sources)
     executor = ExecutorSettings.model_validate(EXECUTOR_EXAMPLE)
     tables: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         ("executors", EXECUTOR_EXAMPLE, executor.model_dump(mode="json", by_alias=True)),
@@ -173,29 +175,35 @@ def as_toml(values: dict[str, Any]) -> str:
             explained = set()
             for name, settings in values[section].items():
                 kind = settings.get("kind") == "command"
-                family.add(name, _table(section, settings, known, explain=kind not in explained))
+                own = _below(sources, f"{section}.{name}")
+                explain = kind not in explained
+                family.add(name, _table(section, settings, known, own, explain=explain))
                 explained.add(kind)
             _add(file, section, family, SECTIONS[section])
         else:
             file.add(comment(SECTIONS[section]))
             examples = (example, COMMAND_EXAMPLE) if section == "executors" else (example,)
             for each in examples:
-                shape = {section: {"NAME": _table(section, each, each)}}
+                shape = {section: {"NAME": _table(section, each, each, {})}}
                 for line in tomlkit.dumps(shape).rstrip().splitlines():
                     file.add(comment(line.removeprefix("# ")))
                 file.add(nl())
     for section in PLAIN_SECTIONS[3:]:
-        _add_section(file, section, values[section], defaults[section])
+        _add_section(file, section, values[section], defaults[section], sources)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", tomlkit.dumps(file)).rstrip()
 
 
 def _add_section(
-    file: TOMLDocument, section: str, values: dict[str, Any], defaults: dict[str, Any]
+    file: TOMLDocument,
+    section: str,
+    values: dict[str, Any],
+    defaults: dict[str, Any],
+    sources: dict[str, str],
 ) -> None:
     """Write a section; the tables in it whose keys are free become sections of their own."""
     free = {name: value for name, value in values.items() if name in FREE and value}
     rest = {name: value for name, value in values.items() if name not in free}
-    table = _table(section, rest, defaults)
+    table = _table(section, rest, defaults, _below(sources, section))
     for name, settings in free.items():
         _add(table, name, tomlkit.item(settings), MEANINGS[f"{section}.{name}"])
         table.add(nl())
@@ -209,8 +217,20 @@ def _add(to: TOMLDocument | Table, name: str, table: Table, meaning: str) -> Non
     table.trivia.indent = ""
 
 
+def _below(sources: dict[str, str], where: str) -> dict[str, str]:
+    """Give the sources of what one table says, by its keys."""
+    start = len(where) + 1
+    below = {k[start:]: v for k, v in sources.items() if k.startswith(f"{where}.")}
+    return {key.partition(".")[0]: source for key, source in below.items()}
+
+
 def _table(
-    section: str, values: dict[str, Any], defaults: dict[str, Any], *, explain: bool = True
+    section: str,
+    values: dict[str, Any],
+    defaults: dict[str, Any],
+    sources: dict[str, str],
+    *,
+    explain: bool = True,
 ) -> Table:
     """Write what a section says; what has no value, or may not be shown, is a comment."""
     table = tomlkit.table()
@@ -226,8 +246,8 @@ def _table(
             continue
         is_usual = value == default or default is None or name in {*EXECUTOR_EXAMPLE, "argv"}
         if not is_usual and not isinstance(value, dict):
-            usual = f"default: {_value(default).as_string()}"
-            meaning = "; ".join(filter(None, (usual, meaning)))
+            meaning = "; ".join(filter(None, (f"default: {_value(default).as_string()}", meaning)))
+        meaning = "; ".join(filter(None, (sources.get(name), meaning)))
         table.add(name, written := _value(value))
         if meaning:
             written.comment(meaning)

@@ -118,6 +118,7 @@ class Reloading:
             limits, rules = settings.limits(), settings.rules()
             before = bridge.settings.projects.kill_wait_ms  # no limit: only answers go by it
             if fresh is not None:
+                settings._layers = fresh._layers  # noqa: SLF001 - one of the same kind
                 _take(bridge, settings, limits, rules)
             changed = await bridge.change_limits(limits, rules, source, by)
             bridge.settings = settings

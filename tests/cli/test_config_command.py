@@ -6,6 +6,7 @@ import json
 import tomllib
 
 import pytest
+from support.server_process import ServerProcess
 
 from rota.cli.settings_help import MEANINGS
 from rota.config import ExecutorSettings, Settings, load_settings, parse_settings
@@ -63,8 +64,25 @@ def test_preset_is_printed_as_a_file_that_says_the_same(typed, preset):
     result = typed("config", "--preset", preset)
     assert result.exit_code == 0
     meant = load_settings(None, (preset,)).model_copy(update={"presets": ()})
-    assert parse_settings(tomllib.loads(result.stdout)) == meant
+    assert parse_settings(tomllib.loads(result.stdout)).model_dump() == meant.model_dump()
     assert f"# presets: {preset}, written out below" in result.stdout
+
+
+def test_each_setting_says_where_its_value_comes_from(typed, tmp_path, monkeypatch):
+    monkeypatch.setenv("TASK_QUEUE_MAX_CONCURRENT", "7")
+    path = tmp_path / "rota.toml"
+    path.write_text('preset = "pinchtab"\n[scheduler]\nmax_inflight = 33\n')
+    printed = typed("config", "--config", path).stdout
+    assert "maxQueueSize = 1000  # preset pinchtab; default: 100000; " in printed
+    assert "maxInflight = 33  # file; default: 1000; " in printed
+    assert "maxConcurrent = 7  # environment TASK_QUEUE_MAX_CONCURRENT; default: 1; " in printed
+    config = {"preset": "pinchtab", "scheduler": {"max_inflight": 33}}
+    with ServerProcess(tmp_path / "data", config=config) as server:
+        asked = typed("config", "--server", "--url", server.url).stdout
+    for line in ("maxQueueSize = 1000", "maxInflight = 33", "maxConcurrent = 7"):
+        assert [each for each in printed.splitlines() if each.startswith(line)] == [
+            each for each in asked.splitlines() if each.startswith(line)
+        ]
 
 
 def test_preset_lies_under_the_file(typed, tmp_path):
@@ -93,7 +111,7 @@ def test_file_is_printed_with_defaults_beside_and_without_secrets(typed, tmp_pat
     path = tmp_path / "rota.toml"
     path.write_text(FILE)
     result = typed("config", "--config", path)
-    assert "maxInflight = 7  # default: 1000" in result.stdout
+    assert "maxInflight = 7  # file; default: 1000" in result.stdout
     again = parse_settings(tomllib.loads(result.stdout))
     assert again.scheduler.max_inflight == 7
     assert again.types["odd name"].timeout_ms == 500

@@ -197,8 +197,16 @@ async def get_config(call: Call) -> Any:
 
 def _settings(call: Call) -> dict[str, Any]:
     """Show what is in force; whoever names a namespace is told of that one alone."""
-    values = shown(call.bridge.settings)
-    return {**values, "namespaces": {}} if call.is_named else values
+    settings = call.bridge.settings
+    values = {**shown(settings), "sources": settings.sources()}
+    if call.is_named:
+        values["namespaces"] = {}
+        values["sources"] = {
+            key: source
+            for key, source in values["sources"].items()
+            if not key.startswith("namespaces.")
+        }
+    return values
 
 
 async def reload_config(call: Call) -> Any:
