@@ -183,7 +183,7 @@ def test_an_idempotency_key_stands_for_one_task_of_its_list(rota: Rota, base: st
     other = rota.post(f"{base}/p/tasks", {**body, "params": {"n": 1}})
     assert other.status == 422
     assert "different request" in other.json["message" if base == "/projects" else "error"]
-    assert rota.post(f"{base}/q/tasks", body).status == 201
+    assert rota.post(f"{base}/q/tasks", body).status == 422, "it is for another project"
     rota.post(f"{base}/p/run")
     until(lambda: not rota.get(f"{base}/p/queue/status").json["isRunning"])
     done = "completed" if base == "/projects" else "succeeded"
