@@ -227,6 +227,8 @@ def _lease_calls(rota: Rota) -> Iterator[tuple[str, str, str, Any, dict[str, str
     yield "POST", "/v1/leases", "/v1/leases", {**ask, "agents": ["nobody"]}, none, 200
     leases = rota.post("/v1/leases", ask).json["leases"]
     yield "GET", "/v1/workers", "/v1/workers", None, none, 200
+    declared = {"types": [{"type": "fit", "agents": ["nobody"], "timeoutMs": 60_000}]}
+    yield "POST", "/v1/types", "/v1/types", declared, none, 200
     said = [{"error": "x"}, {}, {"result": 1}, {"progress": 5, "lines": ["x"]}]
     for lease, what, more in zip(
         leases, ("fail", "release", "complete", "heartbeat"), said, strict=False
