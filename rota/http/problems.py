@@ -6,6 +6,7 @@ the inside (paths, tracebacks, other people's input) gets into them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 RETRY_AFTER_S = {429: "1", 503: "2"}
+_STATE_WORD = re.compile(rf"(?<= )(?:{'|'.join(TaskState)})(?= task\b|$)")
+"""A state in an error's sentence: `only a failed task`, or the last word."""
 
 
 class HttpProblem(RotaError):  # noqa: N818 - a problem is what HTTP calls it
@@ -53,10 +56,8 @@ def reworded(error: RotaError, words: Mapping[TaskState, str]) -> RotaError:
     state = error.details.get("state")
     if not isinstance(error, Conflict) or state is None or "taskId" not in error.details:
         return error
-    word = words[TaskState(state)]
-    said = error.message
-    message = said.removesuffix(state) + word if said.endswith(state) else said
-    details = {**error.details, "state": word}
+    message = _STATE_WORD.sub(lambda found: words[TaskState(found[0])], error.message)
+    details = {**error.details, "state": words[TaskState(state)]}
     return Conflict(message, code=error.code, details=details, hint=error.hint)
 
 

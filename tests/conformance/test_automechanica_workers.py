@@ -217,6 +217,10 @@ def test_a_dead_task_can_be_revived_with_another_payload(quick: Rota) -> None:
     assert (row["status"], row["attempts"], row["payload"]) == ("pending", 0, {"sku": "BRK-2"})
     again = quick.post(revive)
     assert (again.status, again.json["details"]["state"]) == (409, "pending")
+    assert quick.post(f"/v1/tasks/{task_id}/cancel").status == 200
+    refused = quick.post(revive)
+    assert refused.status == 409
+    assert refused.json["error"].startswith("only a dead task can be retried; this one is failed")
 
 
 def test_a_failure_that_no_attempt_can_mend_is_dead_at_once(rota: Rota) -> None:
