@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from rota.cli.output import json_option, note, print_table
 from rota.cli.pages import with_pages
 from rota.cli.server_options import with_client
+from rota.client.fields import AgentState
 
 if TYPE_CHECKING:
     from rota.cli.pages import Wish
@@ -18,18 +19,22 @@ COLUMNS = ("agent", "waiting", "in flight", "paused")
 
 
 @click.command("agents")
+@click.option("--state", type=click.Choice(get_args(AgentState)), help="Only in this state.")
 @with_pages
 @json_option
 @with_client
-def agents_command(*, wish: Wish, as_json: bool, client: JsonClient) -> None:
+def agents_command(
+    *, state: AgentState | None, wish: Wish, as_json: bool, client: JsonClient
+) -> None:
     """List the agents, with what each has waiting and in flight.
 
     \b
     Examples:
       rota agents
+      rota agents --state waiting
       rota agents --all --json
     """
-    page = wish.read("agents", client.agents)
+    page = wish.read("agents", client.agents, state=state)
     if as_json:
         page.print_json()
         return

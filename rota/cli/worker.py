@@ -123,6 +123,7 @@ def _run_and_reload() -> None:
 
     words = [word for word in sys.argv[1:] if word != "--reload"]
     command = shlex.join([sys.executable, "-m", "rota", *words])
+    logging.getLogger("watchfiles").setLevel(logging.ERROR)  # its words for SIGTERM are a crash's
     run_process(
         Path.cwd(),
         target=command,

@@ -2,8 +2,9 @@
 
 A function names what it wants: `ctx` (or anything annotated as Context), `params` (the whole dict),
 and params by their names; those annotated with a pydantic model are validated. A model that is the
-only parameter takes all params, also as `Annotated[Model, ...]` or `Model | None` (None if there
-are no params). What it returns must be JSON, and is written as such at once.
+only parameter takes all params, also as `Annotated[Model, ...]` or `Model | None`; a task without
+params leaves its default alone (without one: None if that may be). What it returns must be JSON,
+and is written as such at once.
 Whatever happens becomes an `Outcome` as `settle` takes it; only a cancelled attempt has none.
 """
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ERROR_CHARS_MAX = 2000
 CODE_CHARS_MAX = 100
 TRACE_LINES_MAX = 50
+_EMPTY = inspect.Parameter.empty
 
 Outcome = dict[str, Any]
 
@@ -65,6 +67,7 @@ class Function:
         lone = next(iter(hints), "")
         is_alone = len(hints) == 1 and self._whole is None
         self._takes_all = lone if is_alone and _is_model(hints[lone]) else None
+        self._has_default = is_alone and self._signature.parameters[lone].default is not _EMPTY
         self._may_be_none = is_alone and NoneType in _arms(hints[lone])
 
     def _check(self, parameter: inspect.Parameter, hint: Any) -> None:
@@ -84,9 +87,9 @@ class Function:
     def arguments(self, ctx: Context) -> dict[str, Any]:
         """Say what to call it with. Raises Fail `bad_params`."""
         params = ctx.params
-        if self._takes_all is not None:
-            params = {self._takes_all: params or (None if self._may_be_none else {})}
         given = dict(params)
+        if (lone := self._takes_all) is not None and (params or not self._has_default):
+            given = {lone: params or (None if self._may_be_none else {})}
         if self._whole is not None:  # it has them all, so those without a name are no mistake
             given = {name: params[name] for name in params.keys() & self._signature.parameters}
             given[self._whole] = ctx.params
@@ -137,7 +140,7 @@ def _hint_of(
     """Read an annotation, written out or as text; None if only a type checker can read it."""
     hint = parameter.annotation
     if not isinstance(hint, str):
-        return None if hint is parameter.empty else hint
+        return None if hint is _EMPTY else hint
     known = {**getattr(function, "__globals__", {}), **names}
     try:
         return eval(hint, known)  # noqa: S307 - it is the source of the function that is read

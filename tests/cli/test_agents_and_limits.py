@@ -26,6 +26,17 @@ def test_agents_are_listed_with_what_they_have(rota, client):
     ).items()
 
 
+def test_agents_are_narrowed_down_to_a_state(rota, client):
+    client.submit("waits-for-nobody", "agents-3")
+    rota("pause", "--agent", "agents-4")
+    shown = {
+        state: rota("agents", "--all", "--state", state).stdout for state in ("waiting", "paused")
+    }
+    rota("resume", "--agent", "agents-4")
+    assert ("agents-3" in shown["waiting"], "agents-4" in shown["waiting"]) == (True, False)
+    assert ("agents-3" in shown["paused"], "agents-4" in shown["paused"]) == (False, True)
+
+
 def test_agents_go_on_over_pages(rota, monkeypatch):
     pages = {
         None: {"agents": [{"agentId": "a", "waiting": 1, "inflight": 0, "paused": False}], "nextCursor": "c"},
@@ -33,7 +44,7 @@ def test_agents_go_on_over_pages(rota, monkeypatch):
     }  # fmt: skip
     monkeypatch.setattr(
         "rota.client.sync_client.JsonClient.agents",
-        lambda self, *, cursor, limit: pages[cursor],
+        lambda self, *, state, cursor, limit: pages[cursor],
     )
     one = rota("agents")
     assert ("a  " in one.stdout, "b  " in one.stdout) == (True, False)

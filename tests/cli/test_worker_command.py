@@ -102,6 +102,14 @@ def test_a_failed_attempt_is_one_warning_in_both_logs(here, server, client):
     assert "hunter2" not in worker.output() + server.output()
 
 
+def test_a_worker_that_reloads_ends_at_sigterm_without_a_warning(here, server, client):
+    with WorkerProcess(here, "good_worker", server.url, "--reload") as worker:
+        assert client.wait(client.submit("cli_greet", "cli-worker")["taskId"], 60)["result"]
+        assert worker.stop() == 0
+    assert "KeyboardInterrupt" not in worker.output()
+    assert "0 running, 0 given back" in worker.output()
+
+
 def test_what_ends_a_worker_with_json_logs_is_a_log_line(here, typed):
     command = [sys.executable, "-m", "rota", "worker", "no_such_worker", "--json-logs"]
     ended = subprocess.run(

@@ -68,6 +68,21 @@ def test_a_lone_model_takes_all_params_however_it_is_annotated():
     assert given(others, {"part": [bolt]}) == [Part(name="bolt")]
 
 
+def test_the_default_of_a_lone_model_is_for_a_task_without_params():
+    def many(ctx: Context, part: Part = Part(name="nut", count=7)):  # noqa: B008 - users write it
+        return part
+
+    def optional(part: Optional[Part] = Part(name="nut")):  # noqa: B008, UP045 - users write it
+        return part
+
+    def none(other: Other = None):
+        return other
+
+    assert given(many, {}) == Part(name="nut", count=7)
+    assert given(many, {"name": "bolt"}) == Part(name="bolt")
+    assert (given(optional, {}), given(none, {})) == (Part(name="nut"), None)
+
+
 def test_a_model_beside_others_is_bound_by_its_name():
     def two(p: Part, depth: int, ctx: Context):
         return p, depth
