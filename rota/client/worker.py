@@ -236,12 +236,14 @@ class Worker:
             held.run = asyncio.create_task(self._attempt(held))
 
     async def _attempt(self, held: Held) -> None:
-        """Run one attempt, and have its outcome told."""
+        """Run one attempt, and have its outcome told; what comes after a stop is given back."""
         outcome: dict[str, Any] = {"outcome": "release"}
         try:
-            outcome = await held.function.perform(held.ctx, self._threads)
-            if outcome["outcome"] == "fail":
-                _warn_of(held.ctx, outcome)
+            came_of_it = await held.function.perform(held.ctx, self._threads)
+            if not held.ctx.cancelled:  # else it may be half a result, or a failure to stop
+                outcome = came_of_it
+                if outcome["outcome"] == "fail":
+                    _warn_of(held.ctx, outcome)
             await self._keeper.flush(held)
         except asyncio.CancelledError:
             pass  # dropped, or given back; an outcome that is there is told anyhow

@@ -465,6 +465,52 @@ def test_what_a_force_stop_cuts_off_is_given_back_when_it_has_stopped(server, is
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
+@pytest.mark.parametrize("end", ["returns", "raises"])
+def test_what_comes_of_a_function_that_was_told_to_stop_does_not_count(server, is_plain, end):
+    agent, begun = f"obeys-{is_plain}-{end}", threading.Semaphore(0)
+
+    def half_done():
+        if end == "raises":
+            raise Fail("interrupted")
+        return {"pages": 1}
+
+    def crawl(ctx):
+        begun.release()
+        assert ctx.sleep(60)
+        return half_done()
+
+    async def crawl_async():
+        begun.release()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return half_done()
+
+    def made():
+        worker = Worker(server.url, concurrency=1, lease_s=600, grace_s=0)
+        worker.task("crawl", agent=agent)(crawl if is_plain else crawl_async)
+        return worker
+
+    async def story():
+        async with RotaClient(server.url) as rota:
+            alone = (await rota.submit("crawl", agent)).task_id
+            async with working(made()):  # the worker's own end tells it to stop
+                assert await asyncio.to_thread(begun.acquire, timeout=20)
+            assert (await rota.get(alone)).state == "ready"
+            await rota.cancel(alone)
+            item = (await rota.add_to_project(agent, "crawl", agent=agent)).task_id
+            await rota.run_project(agent)
+            async with working(made()):
+                assert await asyncio.to_thread(begun.acquire, timeout=20)
+                stopped = await rota.force_stop_project(agent)
+            assert (stopped.success, stopped.still_running) == (True, [])
+            task = await rota.get(item)
+            assert (task.state, task.error.code, task.result) == ("failed", "force_stopped", None)
+
+    asyncio.run(story())
+
+
 def test_what_is_declared_beside_a_function_holds_before_it_takes_anything(server):
     worker = Worker(server.url)
     go_on = threading.Event()
