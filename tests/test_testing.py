@@ -189,3 +189,13 @@ def test_what_a_workers_functions_declare_holds_in_memory() -> None:
         task = made.submit("flaky")
         assert made.result(task) == 2
         assert made.view(task)["timeoutMs"] == 5000
+
+
+def test_a_declaration_that_no_server_takes_is_refused_in_memory() -> None:
+    worker = Worker()
+
+    @worker.task("slow", timeout=10_000_000)
+    def slow() -> None: ...
+
+    with pytest.raises(InvalidRequest, match="timeout_s': must be at most"):
+        InMemoryRota(worker=worker)

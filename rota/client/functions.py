@@ -14,14 +14,25 @@ import asyncio
 import dataclasses
 import inspect
 import traceback
+from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
+from rota.client import fields
 from rota.client.context import Context, Fail, Retry
 from rota.errors import ConfigError
+from rota.wording import first_wrong, known_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +46,27 @@ TRACE_LINES_MAX = 50
 _EMPTY = inspect.Parameter.empty
 
 Outcome = dict[str, Any]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_only(cls, data: Any) -> Any:
+        return known_only(cls, data)
+
+
+_RETRY_HINTS = get_type_hints(fields.RetryFields) | {"retry_on": Sequence[str]}
+_RETRY: Any = {name: (hint, None) for name, hint in _RETRY_HINTS.items()}
+
+
+class Declares(_Strict):
+    """What `Worker.task` may declare beside a function, by the names of its arguments."""
+
+    retry: create_model("Retry", __base__=_Strict, **_RETRY) | None  # type: ignore[valid-type]
+    timeout: Annotated[float, Field(ge=0.001)] | None
+    concurrency: Annotated[int, Field(ge=1)] | None
 
 
 class Function:
@@ -106,6 +138,14 @@ class Function:
                 within = () if self._takes_all is not None else (name,)
                 raise Fail(_wrong(error, within), code="bad_params") from error
         return given
+
+    def check_declares(self, **declares: Any) -> None:
+        """Refuse a declaration that no server takes. Raises ConfigError."""
+        try:
+            Declares(**declares)
+        except ValidationError as error:
+            _, where, problem = first_wrong(error)
+            raise ConfigError(f"{self.name}: {where} {problem}") from None
 
     async def perform(self, ctx: Context, threads: Threads) -> Outcome:
         """Run it, and give what came of it. Raises CancelledError alone."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections import deque
@@ -24,6 +25,7 @@ from rota.client.client import AsyncJsonClient
 from rota.client.functions import failed
 from rota.client.paths import said
 from rota.client.steps import is_passing, pauses
+from rota.client.words import in_python
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ POLL_S = 20.0
 NAMES_MAX = 100
 """Of agents, and of types, in one filter."""
 AWAY_S, AWAY_S_MAX = 0.1, 5.0
+_TYPE_AT = re.compile(r"(?:types|actions)\.(\d+)\.")
 log = logging.getLogger("rota.worker")
 
 
@@ -160,16 +163,27 @@ class Trade:
             self._take(answer)
 
     async def _declare(self, tries: Iterator[float]) -> None:
-        """Tell the server what is declared of types, if anything, once it is there."""
-        while self._is_open and self._declared:
+        """Tell the server what is declared of types, if anything, once it is there.
+
+        A declaration that it refuses is left out.
+        """
+        declared = list(self._declared)
+        while self._is_open and declared:
             try:
-                answer = await self._client.declare_types(self._declared)
+                answer = await self._client.declare_types(declared)
             except RotaError as error:
                 if error.status == 401:
                     raise
                 if not _will_pass(error) or error.code == "too_many_declarations":
-                    log.warning("what is declared of types does not hold: %s", error.message)
-                    return
+                    message = in_python(error).message
+                    refused = _TYPE_AT.match(str(error.details.get("field")))
+                    if refused is None:
+                        log.warning("what is declared of types does not hold: %s", message)
+                        return
+                    name = declared.pop(int(refused[1]))["action"]
+                    message = message.replace(refused[0], "")
+                    log.warning("what is declared of type %s does not hold: %s", name, message)
+                    continue
                 self._lost(error)
                 await asyncio.sleep(next(tries))
                 continue

@@ -116,6 +116,7 @@ class Worker:
 
         def register(function: F) -> F:
             served = Function(function, sys._getframe(1).f_locals)  # noqa: SLF001
+            served.check_declares(retry=retry, timeout=timeout, concurrency=concurrency)
             for each in agents:
                 if (each, type) in self.functions:
                     whose = "" if each is None else f" of {each}"

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from pydantic import ValidationError
 
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
@@ -17,11 +18,13 @@ from rota.client.calls.leases import declared_body
 from rota.client.context import Context
 from rota.client.threads import Threads
 from rota.client.trade import wish_of
+from rota.client.words import in_python
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
 from rota.domain.tokens import LOCAL
 from rota.domain.wants import Filter, Wants
 from rota.http.lease_models import DeclareBody
+from rota.http.problems import invalid
 from rota.http.v1.leases import WORKER_ERROR, declared_in
 from rota.http.views import native
 
@@ -110,7 +113,12 @@ class WorkerAtHand:
     """Does a worker's work whenever it is asked to."""
 
     def __init__(self, worker: Worker) -> None:
+        """Take a worker's functions. Raises InvalidRequest if a declaration is out of range."""
         self.worker = worker
+        try:
+            self._declares = DeclareBody.model_validate(declared_body(worker.declared))
+        except ValidationError as error:
+            raise in_python(invalid(error)) from None
         self._threads = Inline("test")
         wish = wish_of(worker.functions, worker.labels, worker.lease_s, start=True)
         filters = [(each.get("agents"), each.get("types")) for each in wish["wants"]]
@@ -125,8 +133,7 @@ class WorkerAtHand:
 
     def declare(self, shard: Shard) -> None:
         """Tell a shard what the functions declare of their types."""
-        body = DeclareBody.model_validate(declared_body(self.worker.declared))
-        said = declared_in(body, LOCAL, lambda agents: agents)
+        said = declared_in(self._declares, LOCAL, lambda agents: agents)
         if said:
             shard.admission.tell(m.DeclareTypes(said, frozenset(), LOCAL, Waiting()))
 

@@ -129,3 +129,25 @@ def test_a_function_that_no_task_could_call_is_refused_where_it_is_written():
         with pytest.raises(ConfigError, match=said):
             worker.task("unservable")(function)
     assert worker.functions == {}
+
+
+def test_a_declaration_that_cannot_hold_is_refused_where_it_is_written():
+    def fit(): ...
+
+    worker = Worker()
+    for declares, said in (
+        ({"timeout": 0}, "fit: timeout must be at least 0.001"),
+        ({"timeout": "3"}, "fit: timeout must be a number"),
+        ({"timeout": float("nan")}, "fit: timeout must be a finite number"),
+        ({"concurrency": 0}, "fit: concurrency must be at least 1"),
+        ({"retry": 3}, "fit: retry must be an object"),
+        ({"retry": {"base_s": "1"}}, r"fit: retry\.base_s must be a number"),
+        (
+            {"retry": {"maxAttempts": 3}},
+            r"fit: retry\.maxAttempts is not known; did you mean 'max_attempts'",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            worker.task("fit", **declares)(fit)
+    assert (worker.functions, worker.declared) == ({}, [])
+    worker.task("fit", retry={"retry_on": ("timeout",), "base_s": 1}, timeout=1)(fit)

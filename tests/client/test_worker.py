@@ -548,9 +548,15 @@ def test_a_declaration_that_is_refused_does_not_stop_a_worker(server, caplog):
     def over():
         return 1
 
+    @worker.task("beside", agent="declares", timeout=20)
+    def beside():
+        return 2
+
     async def story():
         async with working(worker) as rota:
             assert (await ends(rota, "over", "declares")).result == 1
+            assert (await ends(rota, "beside", "declares")).timeout_s == 20
 
     asyncio.run(story())
-    assert "what is declared of types does not hold: field 'types.0.timeoutMs'" in caplog.text
+    said = "what is declared of type over does not hold: field 'timeout_s': must be at most"
+    assert said in caplog.text
