@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -26,6 +26,7 @@ from rota.http.call import Call
 from rota.http.descriptors import make_room
 from rota.http.dialects import automechanica, browsermanager, browseros, pinchtab, projects
 from rota.http.listener import Listener
+from rota.http.models import NoBody
 from rota.http.namespaces import Namespaces, named_in
 from rota.http.presence import LOOKS
 from rota.http.problems import HttpProblem
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rota.config import Settings
     from rota.http.access import Caller
     from rota.http.bridge import Bridge
+    from rota.http.route import Handler
 
 logger = logging.getLogger("rota.http")
 
@@ -90,6 +92,8 @@ class App:
             self._add(route)
 
     def _add(self, route: Route) -> None:
+        if route.refuses_body:
+            route = route._replace(handler=_without_body(route.handler))
         if "{" not in route.path:
             self._fixed.setdefault(route.path, {})[route.method] = route
             return
@@ -227,6 +231,16 @@ class App:
 def _size_of(answer: web.StreamResponse) -> int:
     body = answer.body if isinstance(answer, web.Response) else None
     return len(body) if isinstance(body, bytes) else 0
+
+
+def _without_body(handler: Handler) -> Handler:
+    """Have a handler that reads no body refuse one that says something."""
+
+    async def refusing(call: Call) -> Any:
+        await call.body(NoBody, optional=True)
+        return await handler(call)
+
+    return refusing
 
 
 def _dialect_at(path: str) -> str:

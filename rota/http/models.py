@@ -346,6 +346,10 @@ class ProgressBody(NativeBody):
     token: AttemptToken | None = None
 
 
+class NoBody(NativeBody):
+    """What a request may say whose route takes no body: nothing, or an empty object."""
+
+
 class ReasonBody(NativeBody):
     """A body that may say why."""
 

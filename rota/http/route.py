@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 NAMESPACE_QUERY = "namespace"
 """The query parameter that every route takes."""
 CLOSED_DIALECTS = ("", "automechanica", "projects")
-"""The dialects that refuse query parameters they do not know; the empty one is rota's own."""
+"""The dialects that refuse query parameters, and bodies, that they do not know; the empty one is
+rota's own."""
 
 
 class Route(NamedTuple):
@@ -47,6 +48,11 @@ class Route(NamedTuple):
     """Whether it changes the whole server, which no token of one namespace may."""
     needs: Right = Right.MANAGE
     """What a caller must be allowed to do; access.py knows by its role whether it is."""
+
+    @property
+    def refuses_body(self) -> bool:
+        """Whether a body that says anything is refused: it would be ignored."""
+        return self.method != "GET" and self.body is None and self.dialect in CLOSED_DIALECTS
 
     def check_query(self, given: Sequence[tuple[str, str]]) -> None:
         """Refuse query parameters that the route does not know, are blank, or come twice.

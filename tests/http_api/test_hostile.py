@@ -22,6 +22,7 @@ import pytest
 from support.http_server import Answer, Rota, Servers, read_all, serving, until
 
 from rota.eventlog.codec import CLASSES
+from rota.http.route import CLOSED_DIALECTS, Route
 from rota.http.routes import ROUTES
 
 if TYPE_CHECKING:
@@ -175,6 +176,23 @@ def test_unknown_fields_in_native_bodies_are_named(rota: Rota, path: str) -> Non
         problem = refused(rota.post(path, {**body, name: 1}))
         assert problem["error"].startswith("unknown field")
         assert name in problem["error"]
+
+
+@pytest.mark.usefixtures("nothing_submitted")
+@pytest.mark.parametrize(
+    "route",
+    [r for r in ROUTES if r.method != "GET" and r.body is None and r.dialect in CLOSED_DIALECTS],
+    ids=lambda route: f"{route.method} {route.path}",
+)
+def test_a_body_is_refused_where_none_is_taken(rota: Rota, route: Route) -> None:
+    path = re.sub(r"{\w+}", "nobody", route.path)
+    for said in ({"params": {}}, [], None):
+        answer = rota.request(route.method, path, raw=json.dumps(said).encode())
+        assert answer.status == 400, answer.body
+    answer = rota.request(route.method, path, {"params": {"message": "new"}})
+    assert b"unknown field 'params'" in answer.body
+    for nothing in (b"", b"{}"):
+        assert rota.request(route.method, path, raw=nothing).status != 400
 
 
 @pytest.mark.usefixtures("nothing_submitted")
