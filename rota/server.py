@@ -26,6 +26,7 @@ from rota.executors.guard import CallbackGuard
 from rota.http.access import is_loopback
 from rota.http.app import App
 from rota.http.event_hooks import EventHandlers, Turn, load_handler
+from rota.http.listener import Site
 from rota.http.tls import Tls, TlsSite
 from rota.namespaces import OpenNamespace, has_log
 from rota.presets import conflicts
@@ -173,9 +174,9 @@ class Server:
         if self.config_path is not None:
             self._run_beside(self._watch(self.config_path))
 
-    def _site_on(self, listener: socket.socket) -> web.SockSite:
+    def _site_on(self, listener: socket.socket) -> Site:
         if self._tls is None:
-            return web.SockSite(self._http, listener, backlog=BACKLOG)
+            return Site(self._http, listener, backlog=BACKLOG)
         return TlsSite(self._http, listener, ssl_context=self._tls.context, backlog=BACKLOG)
 
     async def _bind(self) -> socket.socket:

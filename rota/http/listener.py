@@ -1,5 +1,7 @@
 """aiohttp's low-level server, with our manners.
 
+Takes all connections that have come in each turn of the loop, so that a new one does not wait for
+a turn of every one before it while many requests keep the turns long.
 Counts connections: above the limit those that owe us something or only sit there are closed for
 whoever comes, and those that wait are answered early. If all are being served, the newcomer's
 request is read, and the app answers only health and administrators. Headers must come within a
@@ -24,6 +26,7 @@ from rota.http.places import Places
 from rota.http.presence import AttendedConnection, connection_of
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from aiohttp.web_request import BaseRequest
@@ -47,6 +50,11 @@ LATE_STATUS = 408
 PIECE_BYTES = 32 << 10
 FRAMING_BYTES_MAX = 50_000
 """How much more than its own bytes a body in chunks may have; larger bodies, half of their size."""
+
+
+ACCEPTS_MAX = 1024
+"""How many connections are taken in one turn of the loop."""
+ACCEPT_PAUSE_S = 1.0
 
 
 class Protocol(AttendedConnection):
@@ -405,6 +413,56 @@ class Listener(web.Server):
         if connection_of(request).is_excess:
             answer.force_close()
         return answer
+
+
+class Site(web.SockSite):
+    """Listens, and takes many connections in each turn of the loop (libuv takes one)."""
+
+    async def start(self) -> None:
+        await web.BaseSite.start(self)
+        self._sock.listen(self._backlog)
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._resume()
+
+    def _resume(self) -> None:
+        asyncio.get_running_loop().add_reader(self._sock, self._accept)
+
+    def _accept(self) -> None:
+        """Take those that have come, up to a bound; the loop calls again if there are more."""
+        loop, listener = asyncio.get_running_loop(), self._runner.server
+        assert isinstance(listener, Listener)
+        for _ in range(ACCEPTS_MAX):
+            try:
+                sock, _address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # there are no more descriptors; that passes
+                logger.warning("cannot accept a connection: %s", error.strerror)
+                loop.remove_reader(self._sock)
+                self._pause = loop.call_later(ACCEPT_PAUSE_S, self._resume)
+                return
+            sock.setblocking(False)
+            task = loop.create_task(self._open(listener, sock))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, listener: Listener, sock: socket.socket) -> None:
+        """Have a connection served."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(listener, sock)
+        except OSError:
+            logger.debug("a connection failed", exc_info=True)
+
+    async def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._sock)
+        if self._pause is not None:
+            self._pause.cancel()
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        self._sock.close()
+        await super().stop()
 
 
 def _left(protocol: Protocol | Shaking) -> int:

@@ -14,21 +14,17 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-
 from rota.errors import ConfigError
-from rota.http.listener import Listener, Protocol
+from rota.http.listener import Protocol, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
+    from rota.http.listener import Listener
     from rota.sections import TlsSettings
 
 logger = logging.getLogger("rota.http")
 
 HANDSHAKE_S = 10.0
 SHUTDOWN_S = 2.0
-ACCEPT_PAUSE_S = 1.0
 
 
 def context_of(settings: TlsSettings) -> ssl.SSLContext:
@@ -130,36 +126,9 @@ class Secure(Protocol):
         super().connection_made(transport)
 
 
-class TlsSite(web.SockSite):
+class TlsSite(Site):
     """Listens, over TLS; who does not shake hands in time is hung up on."""
 
-    async def start(self) -> None:
-        await web.BaseSite.start(self)
-        self._sock.listen(self._backlog)
-        self._shaking: set[asyncio.Task[None]] = set()
-        self._begin(self._accept())
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._shaking.add(task)
-        task.add_done_callback(self._shaking.discard)
-
-    async def _accept(self) -> None:
-        loop, listener, context = asyncio.get_running_loop(), self._runner.server, self._ssl_context
-        assert isinstance(listener, Listener)
-        assert context is not None
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(self._sock)
-            except OSError as error:  # there are no more descriptors; that passes
-                logger.warning("cannot accept a connection: %s", error.strerror)
-                await asyncio.sleep(ACCEPT_PAUSE_S)
-                continue
-            self._begin(Shaking(listener, sock).shake(context))
-
-    async def stop(self) -> None:
-        for task in self._shaking:
-            task.cancel()
-        await asyncio.gather(*self._shaking, return_exceptions=True)
-        self._sock.close()
-        await super().stop()
+    async def _open(self, listener: Listener, sock: socket.socket) -> None:
+        assert self._ssl_context is not None
+        await Shaking(listener, sock).shake(self._ssl_context)

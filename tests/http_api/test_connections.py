@@ -234,6 +234,24 @@ def test_an_answer_that_nobody_reads_is_cut_off(
         until(lambda: open_now(rota) == 0, what="it was cut off")
 
 
+def test_connections_that_come_together_are_taken_in_a_few_turns_of_the_loop(
+    serve: Servers,
+) -> None:
+    rota = serve()
+    with contextlib.ExitStack() as stack:
+
+        async def turns() -> int:
+            for _ in range(100):  # the loop is held up meanwhile
+                stack.enter_context(rota.connected())
+            for turn in range(1000):
+                if len(rota.server._http.server.places) == 100:
+                    return turn
+                await asyncio.sleep(0)
+            return 1000
+
+        assert asyncio.run_coroutine_threadsafe(turns(), rota._loop).result(30) < 20
+
+
 # -- fuzz ----------------------------------------------------------------------------------------
 
 CASES = 6000
