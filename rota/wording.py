@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
+NO_EXECUTOR = "no executor is configured for it: it waits for a worker to take it"
 RETRY_ON = r"^(timeout|connection|status:[1-5](\d\d|xx)|code:[^\s]{1,100})$"
 HTTP_URL = r"^https?://[^\s]+$"
 API_PATH = r"^/api/[A-Za-z0-9_./-]+$"

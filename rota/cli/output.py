@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.logs import clean
+from rota.wording import NO_EXECUTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,6 +45,14 @@ def complain_in_json(error: RotaError) -> None:
 
 def note(message: str) -> None:
     click.echo(clean(message), err=True)
+
+
+def note_wait(answer: dict[str, Any], action: str) -> None:
+    """Say why a task that was just submitted waits."""
+    reason = answer.get("waitReason")
+    if reason is not None:
+        meant = f" (is '{action}' the action you meant?)" if reason == NO_EXECUTOR else ""
+        note(reason + meant)
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:

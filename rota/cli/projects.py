@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from rota.cli.output import json_option, note, print_json, print_table
+from rota.cli.output import json_option, note, note_wait, print_json, print_table
 from rota.cli.server_options import ended_or_not, found_later, with_client
 from rota.cli.suggestions import SuggestingGroup
 from rota.cli.task_tables import shown
@@ -70,8 +70,7 @@ def add_command(
         print_json(answer)
     else:
         click.echo(clean(answer["taskId"]))
-    if "waitReason" in answer:
-        note(f"{answer['waitReason']} (is '{action}' the action you meant?)")
+    note_wait(answer, action)
 
 
 @project_command.command("create")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.client import show_end
-from rota.cli.output import json_option, note, print_json
+from rota.cli.output import json_option, note, note_wait, print_json
 from rota.cli.server_options import with_client
 from rota.cli.values import Duration, Moment, Priority, param_options, wait_option
 from rota.client.paths import said
@@ -127,8 +127,7 @@ def submit_command(
         if answer.get(name):
             note(known)
     task_id = answer["taskId"]
-    if "waitReason" in answer:
-        note(f"{answer['waitReason']} (is '{action}' the action you meant?)")
+    note_wait(answer, action)
     if wait_s is None:
         if as_json:
             print_json(answer)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rota.cli.output import print_json, print_table
+from rota.wording import NO_EXECUTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,9 +64,8 @@ def remark(task: dict[str, Any]) -> str:
     if "waitingFor" in task:
         said.append(f"waits for {_few(task['waitingFor'])}")
     if "waitReason" in task:
-        said.append(task["waitReason"])
-    elif task["state"] == "ready" and task.get("executor") == "pull":
-        said.append("waits for a worker")
+        is_usual = task["waitReason"] == NO_EXECUTOR
+        said.append("waits for a worker" if is_usual else task["waitReason"])
     if "nextAttemptAt" in task:
         said.append(f"next at {task['nextAttemptAt']}")
     error = task.get("error") or task.get("lastError")

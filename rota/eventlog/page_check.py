@@ -237,6 +237,8 @@ class PageCheck:
             keys = [key[::-1] for key in keys]  # numbers with their lowest byte first
         if not is_leaf:
             keys[0] = low  # what a branch says of its first key means nothing
+        if tree.name == _EVENTS and high is not None and keys[-1] >= high:
+            self._check_gaps(tree, keys if is_leaf else keys[-1:])
         self._check_order(tree, number, keys, low, high)
         if is_leaf:
             return sum(self._leaf_node(tree, number, raw, node, named) for node in nodes)
@@ -247,6 +249,18 @@ class PageCheck:
                 reversed(nodes), reversed(keys), reversed(ends), strict=True
             )
         )
+
+    def _check_gaps(self, tree: _Tree, keys: list[bytes]) -> None:
+        """Say which record is missing, where one has a number above how many there are."""
+        seqs = [int.from_bytes(key, "big") for key in keys]
+        gaps = [b - a for a, b in pairwise(seqs)]
+        if min(gaps, default=1) < 1:
+            return  # they are not in order, which is something else
+        if max(gaps, default=1) > 1:
+            first = next(a + 1 for a, b in pairwise(seqs) if b > a + 1)
+            raise self._wrong(f"record {first} is missing")
+        said = f"there are {tree.entries}, and one numbered {seqs[-1]}"
+        raise self._wrong(f"records are missing: {said}")
 
     def _check_order(
         self, tree: _Tree, number: int, keys: list[bytes], low: bytes, high: bytes | None

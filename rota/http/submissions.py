@@ -22,8 +22,7 @@ from rota.domain.task import READY
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.dialects.projects import NAME as PROJECTS
 from rota.http.models import KEY, moment_us
-from rota.http.views import NO_EXECUTOR
-from rota.wording import first_wrong
+from rota.wording import NO_EXECUTOR, first_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

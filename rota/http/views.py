@@ -17,6 +17,7 @@ from rota.domain.packed import spliced
 from rota.domain.plan import Plan, shown_in
 from rota.domain.retry import RetryPolicy
 from rota.domain.task import BLOCKED, READY, SCHEDULED, TERMINAL
+from rota.wording import NO_EXECUTOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,9 +160,6 @@ _PLAIN = (
     ("callback", "callbackUrl"),
     ("result_json", "result"),
 )
-
-
-NO_EXECUTOR = "no executor is configured for it: it waits for a worker to take it"
 
 
 def add_common(view: dict[str, Any], task: Task) -> None:

@@ -44,7 +44,7 @@ def rota(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rota]:
     """The one server; it takes a bit less than the default, so that limits are cheap to reach."""
     folder: Path = tmp_path_factory.mktemp("hostile")
     config = {
-        "server": {"body_bytes_max": BODY_BYTES_MAX, "body_timeout_s": 0.3},
+        "server": {"body_bytes_max": BODY_BYTES_MAX, "body_timeout_s": 2},
         "scheduler": {"maxQueueSize": 100_000, "maxPerAgent": 100_000},
     }
     with serving(folder, config) as made:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from support.planted import Plant, finds
 
-from rota.actors import admission, tokens
+from rota.actors import tokens
+from rota.actors.messages import RevokeToken
+from rota.actors.tokens import ABOUT_TOKENS
 from rota.domain.events import TokenRevoked
 from rota.domain.tokens import decide_creation
 from rota.http.access import Caller
@@ -37,7 +39,7 @@ def a_name_may_be_taken_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_revocation_is_answered_and_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "revoke_token", lambda _, message: TokenRevoked(message.name).name)
+    patch.setitem(ABOUT_TOKENS, RevokeToken, lambda _, message: TokenRevoked(message.name).name)
 
 
 def a_snapshot_forgets_them(patch: pytest.MonkeyPatch) -> None:
