@@ -35,6 +35,12 @@ def misled(task: str, seq: int) -> LogCorrupt:
     return LogCorrupt(seq, what, hint=ADVICE)
 
 
+def another(task: str, seq: int) -> LogCorrupt:
+    """Say that an index names a good record for a task that the record is not about."""
+    what = f"record {seq} is not about task {task}, as an index says: the index is damaged"
+    return LogCorrupt(seq, what, hint=ADVICE)
+
+
 def damaged(what: str, seq: int = 0) -> LogCorrupt:
     """Say that the file is damaged; `seq` is the first record that cannot be read, if known."""
     return LogCorrupt(seq, what, hint=ADVICE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.eventlog.chain import DIGEST_BYTES
 from rota.eventlog.codec import failed_task
-from rota.eventlog.damage import damaged
+from rota.eventlog.damage import another, damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,9 +56,9 @@ def fill(txn: Any, meta: Any, events: Any, failed: Any) -> None:
     txn.put(INDEXED, txn.get(b"epoch", b"0", db=meta), db=meta)
 
 
-def before(txn: Any, failed: Any, seq: int, limit: int) -> list[tuple[int, str]]:
-    """Give up to `limit` rows before `seq`, newest first."""
-    cursor = txn.cursor(failed)
+def before(txn: Any, db: dict[str, Any], seq: int, limit: int) -> list[tuple[int, str]]:
+    """Give up to `limit` rows before `seq`, newest first, each checked against its record."""
+    cursor, events = txn.cursor(db["failed"]), db["events"]
     if not _go_before(cursor, seq):
         return []
     found: list[tuple[int, str]] = []
@@ -67,7 +67,11 @@ def before(txn: Any, failed: Any, seq: int, limit: int) -> list[tuple[int, str]]
             break
         if len(key) != _SEQ.size:
             raise damaged("the index of failed tasks is damaged")
-        found.append((_SEQ.unpack(key)[0], value.decode(errors="replace")))
+        row = _SEQ.unpack(key)[0], value.decode(errors="replace")
+        record = txn.get(key, db=events)
+        if record is None or failed_task(record[DIGEST_BYTES:]) != row[1]:
+            raise another(row[1], row[0])
+        found.append(row)
     return found
 
 

@@ -54,6 +54,14 @@ def heading_of(body: bytes) -> Heading:
     return Heading(KINDS[type(event)], subject_of(event), getattr(event, "agent", None), project)
 
 
+def is_about(body: bytes, subject: str) -> bool:
+    """Check that a record is about the task, batch or schedule that an index has it under."""
+    found = _BEGINNING.match(body)
+    if found is not None and found[3] is not None:
+        return _text(found[3]) == subject
+    return subject_of(decode(body).event) == subject
+
+
 def _text(raw: bytes | None) -> str | None:
     if raw is None:
         return None

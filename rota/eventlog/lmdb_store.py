@@ -23,8 +23,9 @@ from rota.eventlog import failed_index
 from rota.eventlog.chain import DIGEST_BYTES, GENESIS, extend
 from rota.eventlog.codec import decode, subject_of
 from rota.eventlog.crash_points import reach
-from rota.eventlog.damage import broken, damaged, misled, misplaced, missing
+from rota.eventlog.damage import another, broken, damaged, misled, misplaced, missing
 from rota.eventlog.data_folder import DataFolder, advice_for
+from rota.eventlog.heading import is_about
 from rota.eventlog.lmdb_environment import open_databases, open_environment, translated
 from rota.eventlog.page_check import PageCheck
 from rota.eventlog.port import READ_BYTES_MAX, Head, Stored
@@ -300,6 +301,8 @@ class LmdbLog:
                 body = value[DIGEST_BYTES:]
                 if extend(before[:DIGEST_BYTES], body) != value[:DIGEST_BYTES]:
                     raise broken(seq)
+                if not is_about(body, task_id):
+                    raise another(task_id, seq)
                 size += len(body)
                 found.append(Stored(seq, value[:DIGEST_BYTES], body, task_id))
         return found
@@ -319,7 +322,7 @@ class LmdbLog:
         """Give (seq, task) of the newest failures before `seq`; scans where there is no index."""
         if self._is_indexed:
             with self._reading() as txn:
-                return failed_index.before(txn, self._db["failed"], seq, limit)
+                return failed_index.before(txn, self._db, seq, limit)
         found: list[tuple[int, str]] = []
         while seq > 0 and len(found) < limit:
             with self._reading() as txn:

@@ -18,7 +18,9 @@ import pytest
 from support.builders import batch, chained, head_of, history
 
 from rota.actors.recovery import rebuild
+from rota.domain.events import TaskFailed
 from rota.errors import LogCorrupt, LogLocked, LogTooNew, LogUnusable
+from rota.eventlog.codec import subject_of
 from rota.eventlog.lmdb_store import LmdbLog
 from rota.eventlog.port import FORMAT_VERSION, Head, Snapshot, Stored
 from rota.eventlog.replay import replay
@@ -283,6 +285,26 @@ def test_a_broken_record_is_told_to_whoever_reads_its_task(tmp_path: Path) -> No
     assert len(log.read_task("t2", 10)) == 1
     with pytest.raises(LogCorrupt, match="record 3"):
         log.read_task("t3", 10)
+    log.close()
+
+
+def test_a_record_that_is_about_another_task_than_the_index_says_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    records = history(seed=4, length=300)
+    write_log(folder, chained(records))
+    with open_raw(folder) as env, env.begin(write=True) as txn:
+        by_task = env.open_db(b"by_task", txn=txn, dupsort=True)
+        dead = env.open_db(b"failed", txn=txn)
+        seq, own = next((r.seq, r.event.task) for r in records if isinstance(r.event, TaskFailed))
+        other = next(t for r in records if (t := subject_of(r.event)) not in (None, own))
+        txn.put(other.encode(), SEQ.pack(seq), db=by_task)
+        txn.put(SEQ.pack(seq), other.encode(), db=dead)
+    log = LmdbLog(folder)
+    wrong = f"record {seq} is not about task {other}, as an index says"
+    for read in (lambda: log.read_task(other, 10, seq - 1), lambda: log.failed_before(seq + 1, 1)):
+        with pytest.raises(LogCorrupt, match=wrong):
+            read()
+    assert seq in [each.seq for each in log.read_task(own, 1000)]
     log.close()
 
 

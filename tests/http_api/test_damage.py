@@ -6,6 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+import lmdb
+
 if TYPE_CHECKING:
     import pytest
     from support.http_server import Rota, Servers
@@ -44,3 +46,20 @@ def test_a_broken_record_is_named_and_health_says_so_from_then_on(
     assert f"record {seqs.pop()} " in health["reason"]
     assert rota.get("/health/ready").status == 200
     assert rota.post("/v1/tasks", {"agentId": "ann", "action": "a"}).status == 202
+
+
+def test_an_index_that_gives_another_tasks_records_is_damage(serve: Servers) -> None:
+    """One bit in a seq of the index: the record there is good, and about somebody else."""
+    rota = serve()
+    mine, other = (rota.ended(rota.submit_native(params={"i": n}))["taskId"] for n in range(2))
+    record = rota.events(task=other)[-1]
+    rota.stop()
+    folder = str(rota.folder / "data")
+    with lmdb.open(folder, max_dbs=8, lib_version=0) as env, env.begin(write=True) as txn:
+        index = env.open_db(b"by_task", txn=txn, dupsort=True)
+        txn.put(mine.encode(), record["seq"].to_bytes(8, "big"), db=index)
+    rota.start()
+    answer = rota.get(f"/v1/tasks/{mine}/events")
+    assert (answer.status, answer.code) == (500, "log_corrupt"), answer
+    assert f"record {record['seq']} is not about task {mine}" in answer.json["error"]
+    assert rota.get("/health").json["status"] == "degraded"
