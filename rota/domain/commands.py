@@ -86,7 +86,8 @@ class Outcome(NamedTuple):
     """What became of one attempt, as its executor tells it.
 
     `retryable` is the executor's own word on whether trying again can help; None leaves it to the
-    task's policy. `retry_after_s` is how long it asks to be left alone.
+    task's policy. `retry_after_s` is the least pause that it asks for, of a worker the
+    pause itself.
     """
 
     ok: bool

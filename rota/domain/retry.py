@@ -2,11 +2,12 @@
 
 The n-th retry waits `min(curve(n) + jitter, maxMs)`: exponential `base * multiplier^(n-1)`,
 quadratic `base * n^2`, linear `base * n`, fixed `base`; jitter is drawn between 0 and `jitterMs` by
-the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need be. `retryOn` names
-classes of errors: `timeout`, `connection`, `status:503`, `status:5xx`, `code:NAME`; without it
-every error is tried again but those that no repetition can mend. An executor's own word that it is
-no use trying again is taken; that it is, only where `retryOn` does not say otherwise. A worker that
-asks for another attempt at a task without a policy gets what is usual (`ASKED_FOR`).
+the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need be; a worker's
+`retryAfterMs` is the wait, longer or shorter. `retryOn` names classes of errors: `timeout`,
+`connection`, `status:503`, `status:5xx`, `code:NAME`; without it every error is tried again but
+those that no repetition can mend. An executor's own word that it is no use trying again is taken;
+that it is, only where `retryOn` does not say otherwise. A worker that asks for another attempt at a
+task without a policy gets what is usual (`ASKED_FOR`).
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ def decide_failure(
         if spent < policy.max_attempts and policy.covers(outcome):
             pause_us = policy.delay_us(spent, draw)
             if outcome.retry_after_s is not None:
-                asked_s = min(outcome.retry_after_s, RETRY_AFTER_S_MAX)
-                pause_us = max(pause_us, round(asked_s * 1_000_000))
+                asked_us = round(min(outcome.retry_after_s, RETRY_AFTER_S_MAX) * 1_000_000)
+                pause_us = asked_us if task.worker is not None else max(pause_us, asked_us)
             return e.AttemptFailed(*head, now + pause_us, outcome.details)
     return e.TaskFailed(*head, outcome.details)
 

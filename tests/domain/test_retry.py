@@ -232,6 +232,19 @@ def test_an_executor_that_asks_for_time_lengthens_the_pause(
     )
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "pause_us"),
+    [(None, 10_000), (0.0, 0), (0.001, 1000), (90.0, 90_000_000), (7200.0, 3_600_000_000)],
+)
+def test_a_workers_own_number_takes_the_place_of_the_pause(
+    asked_s: float | None, pause_us: int
+) -> None:
+    story = given(submitted(retry={**THRICE, "max_ms": 60}), assigned(worker="ada"))
+    story.when(decide_failure, BAD._replace(retry_after_s=asked_s), NOW, 0.0).then(
+        attempt_failed(next_at=NOW + pause_us)
+    )
+
+
 @settled
 @for_all(POLICIES, DRAWS, st.none() | st.floats(0, 10_000))
 def test_a_retry_is_due_after_its_pause_or_as_long_as_was_asked(
@@ -307,7 +320,8 @@ def test_an_error_that_is_not_covered_ends_the_task_at_once() -> None:
 def test_a_worker_that_asks_for_another_attempt_gets_the_usual_policy(asks: dict[str, Any]) -> None:
     asking = BAD._replace(**asks)
     lent = given(submitted(), assigned(worker="ada"))
-    lent.when(decide_failure, asking, NOW, 0.0).then(attempt_failed(next_at=NOW + 1_000_000))
+    pause_us = round(asks.get("retry_after_s", 1.0) * 1_000_000)
+    lent.when(decide_failure, asking, NOW, 0.0).then(attempt_failed(next_at=NOW + pause_us))
     lent.when(decide_failure, BAD, NOW, 0.0).then(LOST)
     lent.when(decide_failure, asking._replace(retryable=False), NOW, 0.0).then(LOST)
     given(submitted(), assigned()).when(decide_failure, asking, NOW, 0.0).then(LOST)

@@ -364,7 +364,7 @@ def test_a_failure_is_tried_again_by_the_tasks_policy(rota: Rota) -> None:
 
 
 def test_a_worker_may_say_when_to_try_again_and_that_it_is_no_use(rota: Rota) -> None:
-    policy = {"kind": "fixed", "baseMs": 0, "maxAttempts": 5}
+    policy = {"kind": "fixed", "baseMs": 10_000_000, "maxMs": 10_000_000, "maxAttempts": 5}
     later = rota.submit_native("ann", "fit", retry=policy)
     answer = say(rota, take_one(rota), "fail", error="busy", retryAfterMs=60_000)
     assert answer.json["state"] == "scheduled"
@@ -372,6 +372,8 @@ def test_a_worker_may_say_when_to_try_again_and_that_it_is_no_use(rota: Rota) ->
     answer = say(rota, take_one(rota), "fail", error="broken", retryable=False)
     assert answer.json["state"] == look(rota, never)["state"] == "failed"
     assert look(rota, later)["state"] == "scheduled"
+    [failed] = rota.events(task=later, kind="attempt_failed")
+    assert failed["data"]["next_at"] - failed["at"] == 60_000_000
 
 
 def test_a_released_task_is_back_at_once_and_costs_no_attempt(rota: Rota) -> None:

@@ -296,6 +296,8 @@ class Attempts(Rule):
         asked_s = (event.details or {}).get("retryAfter")
         if asked_s is not None:
             asked = min(round(asked_s * 1_000_000), self.ASKED_US_MAX)
+            if task.event.executor == "pull":  # a worker's own number takes the pause's place
+                shortest = longest = asked
             shortest, longest = max(shortest, asked), max(longest, asked)
         pause = event.next_at - record.at
         is_cut_off = task.id in self.model.projects.killing

@@ -116,7 +116,8 @@ class LeaseCalls:
     ) -> Call:
         """Say that an attempt failed; whether there is another is the task's policy to say.
 
-        A task without one gets the usual policy if `retryable` is True or `retry_after_s` is given.
+        `retry_after_s` takes the place of its pause. A task without one gets the usual policy if
+        `retryable` is True or `retry_after_s` is given.
         """
         body = said({"token": token, "error": error, "code": code, "retryable": retryable})
         more = said({"retryAfterMs": in_ms(retry_after_s), "details": details})
