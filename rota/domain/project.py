@@ -149,9 +149,12 @@ def decide_hold(
     project: Project, task: Task, written: dict[str, Any]
 ) -> tuple[e.TaskHeld, e.ProjectTaskAdded]:
     """Put a task that waits at the head of its project's list, where a run selects it again."""
-    before = project.items[0].id if project.items else None
+    first = project.items[0] if project.items else None
+    before, agent = (first.id, first.agent) if first is not None else (None, None)
     written = {**written, "priority": task.priority}
-    back = e.ProjectTaskAdded(task.agent, project.id, task.id, written, before, held=True)
+    back = e.ProjectTaskAdded(
+        task.agent, project.id, task.id, written, before, held=True, before_agent=agent
+    )
     return (e.TaskHeld(task.id, task.agent, project.id), back)
 
 

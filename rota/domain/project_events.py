@@ -18,7 +18,8 @@ class ProjectCreated(NamedTuple):
 class ProjectTaskAdded(NamedTuple):
     """An item was put on a project's list: a task that is submitted when a run selects it.
 
-    It goes before the item `before`, or to the end. `request` is what was asked for. One that is
+    It goes before the item `before`, or to the end. `before_agent` is the agent of that item: who
+    may not see it is told of neither. `request` is what was asked for. One that is
     `held` is a task already, and is released when a run selects it: its run was stopped before it
     was in flight, or it was revived. (In older logs such an item `replaces` a task of another id.)
     """
@@ -30,6 +31,7 @@ class ProjectTaskAdded(NamedTuple):
     before: str | None = None
     replaces: str | None = None
     held: bool | None = None
+    before_agent: str | None = None
 
 
 class TaskHeld(NamedTuple):
@@ -53,12 +55,16 @@ class ProjectTaskEdited(NamedTuple):
 
 
 class ProjectTaskMoved(NamedTuple):
-    """An item has another place on its list: before the item `before`, or at the end."""
+    """An item has another place on its list: before the item `before`, or at the end.
+
+    `before_agent` is the agent of that item.
+    """
 
     agent: str
     project: str
     item: str
     before: str | None = None
+    before_agent: str | None = None
 
 
 class ProjectTaskRemoved(NamedTuple):

@@ -107,10 +107,11 @@ def decide_additions(
     owners = [share_of(request.by, request.agent) for _, request in requests]
     if project is None and owners:
         _check_one_more(room, owners[0])
-    if before is not None:
-        pending_item(project, project_id, before, sees)
+    agent = pending_item(project, project_id, before, sees).agent if before is not None else None
     events = [
-        e.ProjectTaskAdded(request.agent, project_id, item, write_request(request), before)
+        e.ProjectTaskAdded(
+            request.agent, project_id, item, write_request(request), before, before_agent=agent
+        )
         for item, request in requests
     ]
     have = len(project.items) if project is not None else 0
@@ -162,17 +163,17 @@ def decide_move(
     """
     item = pending_item(project, project_id, item_id, sees)
     assert project is not None
-    others = [each.id for each in project.items if each is not item]
+    rest = [each for each in project.items if each is not item]
     if isinstance(before, int):
-        before = others[before] if before < len(others) else None
+        before = rest[before].id if before < len(rest) else None
     elif before is not None:
         if before == item_id:
             return None
         pending_item(project, project_id, before, sees)
-    rest = [each for each in project.items if each is not item]
     if project.items[place_in(rest, item.priority, before)] is item:
         return None
-    return e.ProjectTaskMoved(item.request.agent, project_id, item_id, before)
+    agent = next((each.agent for each in rest if each.id == before), None)
+    return e.ProjectTaskMoved(item.request.agent, project_id, item_id, before, agent)
 
 
 def decide_removal(

@@ -179,28 +179,36 @@ def _seen(log: LogReader, bodies: list[bytes], may_see: MaySee, last: str | None
 
 OF_TASKS = ("item", "item_agent", "kills", "error")
 """What the record of a run may tell of tasks that not everybody may see."""
-RUN_KINDS = frozenset(
-    {"run_queued", "run_started", "run_task_selected", "run_stop_requested", "run_ended"}
-)
+OF_PLACES = ("before", "before_agent")
+"""What the record of an item may tell of the one that it goes before."""
+TELLING = {
+    **dict.fromkeys(
+        ("run_queued", "run_started", "run_task_selected", "run_stop_requested", "run_ended"),
+        (OF_TASKS, "item_agent"),
+    ),
+    **dict.fromkeys(("project_task_added", "project_task_moved"), (OF_PLACES, "before_agent")),
+}
+"""What records tell of tasks that not everybody may see, and what names those tasks' agent."""
 
 
 def shown_to(body: bytes, about: Heading, may_see: MaySee | None) -> bytes:
-    """Leave out of a run's record what is of a task whose agent may not be seen, or is not said.
+    """Leave out of a record what is of a task whose agent may not be seen, or is not said.
 
     The record alone says which: which agents' tasks a force-stop cuts off it does not.
     """
-    if may_see is None or about.kind not in RUN_KINDS:
+    if may_see is None or about.kind not in TELLING:
         return body
+    names, agent_name = TELLING[about.kind]
     data = orjson.loads(body)["data"]
-    agent = data.get("item_agent")
-    is_told = any(name in data for name in OF_TASKS)
+    agent = data.get(agent_name)
+    is_told = any(name in data for name in names)
     return _without_tasks(body) if is_told and (agent is None or not may_see(agent)) else body
 
 
 def _without_tasks(body: bytes) -> bytes:
-    """Write a record again without what it tells of tasks."""
+    """Write a record again without what it tells of other tasks."""
     raw = orjson.loads(body)
-    for name in OF_TASKS:
+    for name in TELLING[raw["kind"]][0]:
         raw["data"].pop(name, None)
     return orjson.dumps(raw)
 

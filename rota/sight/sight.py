@@ -24,11 +24,12 @@ from rota.domain.leases import named_by, no_lease, was_accepted
 from rota.domain.task import IN_FLIGHT, READY, Task
 from rota.domain.workflow import Workflow
 from rota.errors import NotFound
+from rota.eventlog.heading import heading_of
 from rota.sight import history, past, waiting
 from rota.sight.doomed import doomed_by
 from rota.sight.feed import read_log
 from rota.sight.figures import figures_of
-from rota.sight.projects import ProjectSight
+from rota.sight.projects import ProjectSight, shown_to
 from rota.sight.room import with_room
 from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
@@ -328,13 +329,25 @@ class Sight:
                 pass
             return page
 
-        return await with_room(found)
+        return self._shown(await with_room(found))
 
     async def records_of(self, task_id: str, after: int, limit: int) -> history.Page:
         """Give the next records of one task. Raises NotFound."""
-        return await self._read_of(
-            task_id, partial(history.records_of, task_id=task_id, after=after, limit=limit)
+        return self._shown(
+            await self._read_of(
+                task_id, partial(history.records_of, task_id=task_id, after=after, limit=limit)
+            )
         )
+
+    def _shown(self, page: history.Page) -> history.Page:
+        """Leave out of a page what its records tell of tasks that may not be seen."""
+        if self._may_see is None:
+            return page
+        found = [
+            each._replace(body=shown_to(each.body, heading_of(each.body), self._may_see))
+            for each in page.found
+        ]
+        return page._replace(found=found)
 
     async def told(
         self, task_id: str, tell: Callable[[Iterator[Record[Any]]], T], after: int = 0

@@ -134,7 +134,9 @@ def test_a_stop_takes_back_what_has_not_begun_and_leaves_what_has() -> None:
     held, back = next_of(*running("a", "b"), *taken("a"), stop)
     assert (held, back) == (
         e.TaskHeld("a", "agent-1", "p"),
-        e.ProjectTaskAdded("agent-1", "p", "a", {**ECHO, "priority": 2}, "b", held=True),
+        e.ProjectTaskAdded(
+            "agent-1", "p", "a", {**ECHO, "priority": 2}, "b", held=True, before_agent="agent-1"
+        ),
     )
     assert next_of(*running("a"), *taken("a"), assigned("a"), started("a"), stop) == ()
     over = e.RunEnded("run-1", "p", "completed", "stopped")
@@ -201,7 +203,8 @@ def test_a_move_that_changes_nothing_is_none() -> None:
     assert decide_move(project, "p", "a", "b") is None
     assert decide_move(project, "p", "c", None) is None
     assert decide_move(project, "p", "a", 0) is None
-    assert decide_move(project, "p", "c", 0) == e.ProjectTaskMoved("agent-1", "p", "c", "a")
+    moved = e.ProjectTaskMoved("agent-1", "p", "c", "a", "agent-1")
+    assert decide_move(project, "p", "c", 0) == moved
     assert decide_move(project, "p", "a", 99) == e.ProjectTaskMoved("agent-1", "p", "a", None)
 
 

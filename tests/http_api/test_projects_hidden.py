@@ -112,6 +112,33 @@ def test_the_feed_and_streams_have_the_runs_of_its_own_projects(serve: Servers) 
     assert "Elm" not in said
 
 
+def test_the_place_of_its_own_is_told_without_the_id_of_anothers(serve: Servers) -> None:
+    own = {"action": "waits", "taskId": "anns"}
+    ann = Ann(serve, own, {**own, "taskId": "anns-next"}, {**BOBS, "action": "waits"})
+    for place in ({"before": "anns"}, {"position": 2}, {"position": 1}):
+        assert ann.ask("PATCH", f"{LIST}/anns-next", place).status == 200
+    ann.ops.post(LIST, {**own, "taskId": "anns-last", "before": "b-secret"})
+    kinds = "kind=project_task_added,project_task_moved"
+    path = f"/v1/events?{kinds}"
+    whole, got = (ask.json["events"] for ask in (ann.ops.get(path), ann.ask("GET", path)))
+    assert [each["data"].get("before") for each in whole] == [
+        None, None, None, "anns", None, "b-secret", "b-secret",
+    ]  # fmt: skip
+    assert [each["data"].get("before") for each in got] == [None, None, "anns", None, None, None]
+    of_view = ann.ask("GET", "/v1/events?limit=1000&view=automechanica")
+    of_task = ann.ask("GET", "/v1/tasks/anns-next/events")
+    for answer in (ann.ask("GET", "/v1/events?limit=1000"), of_view, of_task):
+        assert "b-secret" not in answer.body.decode()
+        assert "bob" not in answer.body.decode()
+        assert "anns-next" in answer.body.decode()
+    token = bearer(ann.guarded.tokens["submit"])
+    for view in ("native", "automechanica"):
+        with ann.ops.stream(f"/v1/events/stream?after=0&{kinds}&view={view}", **token) as stream:
+            frames = [frame.event for frame in stream.take(len(got))]
+        shown = got if view == "native" else [each["data"] for each in got]
+        assert (frames if view == "native" else [each["payload"] for each in frames]) == shown
+
+
 def test_the_feed_and_streams_filter_by_project(rota: Rota) -> None:
     tasks = [{**ECHO, "taskId": "t1"}, {**ECHO, "taskId": "t2", "agentId": "bob"}]
     for project in ("p", "q"):

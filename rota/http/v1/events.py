@@ -64,8 +64,7 @@ async def feed(call: Call) -> Any:
         else:
             shown = await automechanica_events.shown(call.namespace.feed, page.found)
         return call.json({"events": shown, "next": page.next, "head": page.head})
-    seen = _Shown(wanted.may_see)
-    events = b",".join(seen.body(Entry(item.seq, item.body)) for item in page.found)
+    events = b",".join(item.body for item in page.found)
     return call.raw(b'{"events":[%b],"next":%d,"head":%d}' % (events, page.next, page.head))
 
 
@@ -141,39 +140,30 @@ async def _place(call: Call) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Records as somebody may see them who does not see all; equal ones can share frames."""
+    """Makes the frames for somebody who does not see all; equal ones can share frames."""
 
-    may_see: MaySee | None
-
-    def body(self, entry: Entry) -> bytes:
-        return shown_to(entry.body, entry.about, self.may_see) if self.may_see else entry.body
+    frame: Callable[[Entry], bytes]
+    may_see: MaySee
 
     def __call__(self, entry: Entry) -> bytes:
-        body = self.body(entry)
-        return _frame(entry) if body is entry.body else _framed(entry.seq, body)
+        body = shown_to(entry.body, entry.about, self.may_see)
+        return self.frame(entry if body is entry.body else Entry(entry.seq, body))
 
 
 def _renderer(call: Call, view: str, wanted: Wanted) -> Callable[[Entry], bytes]:
     """Give what makes the frames of a view: one for all streams, so that they can share them."""
-    if view == NATIVE:
-        if wanted.may_see is not None:
-            return _Shown(wanted.may_see)
-        return _frame
     made = call.namespace.streams.renderers
-    if view not in made:
+    if view != NATIVE and view not in made:
         of_view = automechanica_events if view == automechanica.NAME else browseros_events
         made[view] = of_view.Frames(call.namespace.feed)
-    return made[view]
+    frame = _frame if view == NATIVE else made[view]
+    return frame if wanted.may_see is None else _Shown(frame, wanted.may_see)
 
 
 def _frame(entry: Entry) -> bytes:
     if entry.frame is None:
-        entry.frame = _framed(entry.seq, entry.body)
+        entry.frame = b"id: %d\nevent: event\ndata: %b\n\n" % (entry.seq, entry.body)
     return entry.frame
-
-
-def _framed(seq: int, body: bytes) -> bytes:
-    return b"id: %d\nevent: event\ndata: %b\n\n" % (seq, body)
 
 
 def _view(call: Call) -> str:

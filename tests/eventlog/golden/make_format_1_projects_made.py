@@ -1,4 +1,4 @@
-"""Makes format_1_projects_made.jsonl: empty projects, and runs that say whose their tasks are.
+"""Makes format_1_projects_made.jsonl: empty projects, and records that say whose the tasks are.
 
 Run once, and kept to show how; the file is the contract.
 
@@ -29,6 +29,11 @@ STORY: tuple[e.Event, ...] = (
     e.TaskSubmitted("tsk_1", "p", "echo", "builtin", 1, 2, plan=Plan(project="p", run="run-2")),
     e.TaskExpired("tsk_1", "p", "queue_timeout", "too late"),
     e.RunEnded("run-2", "p", "failed", "task_failed", 0, "too late", "p"),
+    e.ProjectTaskAdded("p", "p", "tsk_2", {"agent": "p", "action": "echo"}),
+    e.ProjectTaskAdded(
+        "q", "p", "tsk_3", {"agent": "q", "action": "echo"}, "tsk_2", before_agent="p"
+    ),
+    e.ProjectTaskMoved("p", "p", "tsk_2", "tsk_3", "q"),
 )
 
 if __name__ == "__main__":
