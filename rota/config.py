@@ -25,6 +25,7 @@ from rota.errors import ConfigError
 from rota.presets import PRESETS, flat, layered
 from rota.sections import (
     DEFAULT,
+    FOR_ALL,
     LIMIT_MAX,
     NamespaceName,
     NamespaceSettings,
@@ -37,7 +38,7 @@ from rota.sections import (
     check_tokens,
     folder_of,
 )
-from rota.setting_names import canonical, names_at, spellings, without_zeros
+from rota.setting_names import canonical, names_at, spellings, undotted, without_zeros, zeros
 from rota.wording import API_PATH, HTTP_URL, UNKNOWN, all_wrong, guess
 
 ID_CHARS_MAX = 200
@@ -162,6 +163,8 @@ class Settings(Section):
     _data_dirs: tuple[str, ...] = ()
     _file: str | None = None
     _layers: tuple[tuple[str, dict[str, Any]], ...] = ()
+    _preset_options: tuple[str, ...] = ()
+    _zeros: tuple[frozenset[str], dict[str, frozenset[str]]] = (frozenset(), {})
 
     @model_validator(mode="after")
     def _executors_exist(self) -> Settings:
@@ -218,7 +221,23 @@ class Settings(Section):
             update["namespaces"] = {}
         made = self.model_copy(update=update)
         made._data_dirs = self.data_dirs()  # noqa: SLF001 - one of the same kind
+        for_all, by_name = self._zeros
+        kept = (for_all - own.scheduler.said().keys()) | by_name.get(name, frozenset())
+        made._zeros = (kept, {})  # noqa: SLF001 - likewise
         return made
+
+    def scheduler_after(self, before: SchedulerSettings) -> SchedulerSettings:
+        """Give the limits in force after a reload: the file's, over what lies under it.
+
+        What it says 0 of stays as it was before, and so does what holds from the start on.
+        """
+        kept = (*FOR_ALL, "start_paused", *self._zeros[0])
+        return self.scheduler.model_copy(update={name: getattr(before, name) for name in kept})
+
+    @property
+    def preset_options(self) -> tuple[str, ...]:
+        """Give the presets of the command line, which a reload of the file leaves."""
+        return self._preset_options
 
     def sources(self) -> dict[str, str]:
         """Say where settings have their values from that a preset, the file or the environment set.
@@ -336,12 +355,21 @@ def load_settings(path: str | Path | None, presets: tuple[str, ...] = ()) -> Set
         msg = f"{path} is nested too deep"
         raise ConfigError(msg) from None
     settings._file = None if path is None else str(path)  # noqa: SLF001 - nobody else knows it
+    settings._preset_options = presets  # noqa: SLF001 - likewise
+    settings._zeros = _zeros_of(undotted(file, spellings(Settings)))  # noqa: SLF001 - likewise
     settings._layers = (  # noqa: SLF001 - likewise
         *((f"preset {name}", PRESETS[name]) for name in settings.presets),
         ("file", canonical(Settings, file)),
         (f"environment {MAX_CONCURRENT}", with_environment({"types": {"chat": {}}})),
     )
     return settings
+
+
+def _zeros_of(file: dict[str, Any]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """Name the scheduler's settings of which a file says `as it was`: for all, by namespace."""
+    tables = {name: own.get("scheduler", {}) for name, own in file.get("namespaces", {}).items()}
+    own = {name: zeros(SchedulerSettings, table) for name, table in tables.items()}
+    return zeros(SchedulerSettings, file.get("scheduler", {})), own
 
 
 def _read(path: Path) -> Any:

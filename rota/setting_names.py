@@ -26,7 +26,7 @@ def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") ->
     """
     known = spellings(model)
     if not where:
-        table = _undotted(table, known)
+        table = undotted(table, known)
     found: dict[str, Any] = {}
     given: dict[str, str] = {}
     for key, value in table.items():
@@ -42,7 +42,7 @@ def canonical(model: type[BaseModel], table: dict[str, Any], where: str = "") ->
     return without_zeros(model, found) if getattr(model, "ignores_zeros", False) else found
 
 
-def _undotted(table: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+def undotted(table: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
     """Read `"agent.max_queue_size": 5` as the table that TOML makes of it. Raises ConfigError."""
     found = {key: value for key, value in table.items() if not _is_dotted(key, known)}
     for key, value in table.items():
@@ -81,6 +81,12 @@ def without_zeros(model: type[BaseModel], table: dict[str, Any]) -> dict[str, An
         for key, value in table.items()
         if value != "" and (value != 0 or value is False or _takes_zero(model, key))
     }
+
+
+def zeros(model: type[BaseModel], table: dict[str, Any]) -> frozenset[str]:
+    """Give the fields of which a table says `as it was`."""
+    names, said = spellings(model), without_zeros(model, table)
+    return frozenset(_fields(model)[names[key]] for key in table if key not in said)
 
 
 def _takes_zero(model: type[BaseModel], key: str) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rota.http")
 
 NEEDS_RESTART = ("executors", "webhooks", "server", "browsermanager")
-RELOADED = ("types", "job_limits", "browseros", "projects", "defaults")
+RELOADED = ("types", "job_limits", "browseros", "projects", "defaults", "presets")
 
 
 class Reloaded(NamedTuple):
@@ -50,9 +50,9 @@ class Reloading:
         """Begin with `settings`, some of which `path` may say."""
         self._namespaces = namespaces
         self._path = path
-        self._presets = settings.presets
+        self._presets = settings.preset_options
         self._executors = ("pull", "builtin", *settings.executors)
-        self._read = settings if path is None else load_settings(path, settings.presets)
+        self._read = settings if path is None else load_settings(path, self._presets)
         self._changing = asyncio.Lock()
 
     async def reload(self, source: str, by: str = ROTA) -> Reloaded:
@@ -73,9 +73,7 @@ class Reloading:
             own = fresh.of_namespace(namespace.name)
             before = namespace.bridge.settings.rules()
             try:
-                done.changed[namespace.name] = await self._put(
-                    namespace, own.scheduler.said(), own, source, by
-                )
+                done.changed[namespace.name] = await self._put(namespace, {}, own, source, by)
             except StorageUnavailable as error:
                 done.waiting[namespace.name] = error.message
             except RotaError as error:
@@ -108,12 +106,13 @@ class Reloading:
         """
         bridge = namespace.bridge
         async with self._changing:
-            changes = {name: value for name, value in changes.items() if name not in FOR_ALL}
-            update: dict[str, Any] = {
-                "scheduler": bridge.settings.scheduler.model_copy(update=changes)
-            }
-            if fresh is not None:
-                update |= {name: getattr(fresh, name) for name in RELOADED}
+            scheduler = bridge.settings.scheduler
+            if fresh is None:
+                changes = {name: value for name, value in changes.items() if name not in FOR_ALL}
+                update: dict[str, Any] = {"scheduler": scheduler.model_copy(update=changes)}
+            else:
+                update = {name: getattr(fresh, name) for name in RELOADED}
+                update["scheduler"] = fresh.scheduler_after(scheduler)
             settings = bridge.settings.model_copy(update=update)
             limits, rules = settings.limits(), settings.rules()
             before = bridge.settings.projects.kill_wait_ms  # no limit: only answers go by it

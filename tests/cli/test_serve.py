@@ -147,6 +147,38 @@ def test_storage_that_lost_what_was_acknowledged_ends_the_server(tmp_path):
     assert "error: the storage failed: the log ends at" in process.output()
 
 
+def test_a_reload_puts_the_file_in_force_over_presets_and_options_and_nothing_else(tmp_path):
+    args = ("--preset", "automechanica", "--paused")
+    with ServerProcess(tmp_path / "data", config={}, args=args) as process:
+        client = JsonClient(process.url)
+        config = process.config_path
+
+        def reloaded(said: dict) -> tuple:
+            config.write_text(json.dumps(said))
+            asked = urllib.request.Request(f"{process.url}/v1/config/reload", b"", method="POST")
+            with urllib.request.urlopen(asked) as answer:
+                shown = json.load(answer)
+            own = shown["scheduler"]
+            assert (own["strategy"], own["startPaused"]) == ("priority-fifo", True), "by options"
+            names = shown["presets"]
+            return names, own["maxInflight"], own["workerCount"], shown["projects"]["maxConcurrent"]
+
+        base = ["automechanica"]
+        assert reloaded({}) == (base, 1000, 64, 0)
+        both = [*base, "projects"]
+        own = {"maxInflight": 7, "startPaused": False}
+        assert reloaded({"preset": "projects", "scheduler": own}) == (both, 7, 5, 5)
+        assert reloaded({"preset": "projects"}) == (both, 1000, 5, 5)
+        assert reloaded({}) == (base, 1000, 64, 0)
+        assert client.change_limits(max_inflight=50)["scheduler"]["maxInflight"] == 50
+        assert reloaded({}) == (base, 1000, 64, 0)
+        assert reloaded({"scheduler": {"maxInflight": 50}}) == (base, 50, 64, 0)
+        assert reloaded({"scheduler": {"maxInflight": 0}}) == (base, 50, 64, 0), "as it was"
+        in_one = {"namespaces": {"default": {"scheduler": {"maxInflight": 0}}}}
+        assert reloaded({"scheduler.maxInflight": 8, **in_one}) == (base, 50, 64, 0)
+        assert reloaded({}) == (base, 1000, 64, 0)
+
+
 def test_log_lines_cannot_be_forged(tmp_path):
     path = tmp_path / "a\nb"
     path.mkdir()

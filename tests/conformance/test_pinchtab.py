@@ -1253,7 +1253,7 @@ def config(rota: Rota) -> dict[str, Any]:
 
 
 def test_a_changed_file_is_put_in_force_and_recorded(watched: Rota) -> None:
-    watched.write_config({"scheduler": {"maxQueueSize": 8}})
+    watched.write_config({"scheduler": {"maxQueueSize": 8, "workerCount": 1}})
     until(lambda: config(watched)["maxQueueSize"] == 8, what="the new limit is in force")
     (event,) = changes(watched)
     assert event["data"]["source"] == "file"
@@ -1290,7 +1290,7 @@ def test_zero_values_are_ignored(watched: Rota) -> None:
     before = config(watched)
     answer = watched.post("/v1/config/reload", {"scheduler": zeros})
     assert (answer.status, answer.json["changed"]) == (200, [])
-    watched.write_config({"scheduler": {**zeros, "maxPerAgentInflight": 3}})
+    watched.write_config({"scheduler": {**zeros, "maxPerAgentInflight": 3, "workerCount": 1}})
     until(lambda: config(watched)["maxPerAgentFlight"] == 3, what="the one value is in force")
     assert config(watched) == {**before, "maxPerAgentFlight": 3}
 
