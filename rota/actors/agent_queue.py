@@ -86,8 +86,9 @@ class QueueActor(CooperativeActor):
             event = decide_expiry(task, now)
         elif type(message) is ReleaseTask:
             event = decide_release(task, now)
-            if event is not None and task is not None and task.id in self._killing:
-                event = decide_cut(task, f"run {self._killing[task.id]} was force-stopped")
+            why = self._journal.state.projects.why_cut(message.task)
+            if event is not None and task is not None and why is not None:
+                event = decide_cut(task, why)
         elif type(message) is EndWait:
             event = decide_queue_timeout(task, message.entry, now)
         if event is not None:

@@ -171,6 +171,7 @@ class Cast:
             archive=archive,
             resend=self._add_again,
             arm=lambda at, message: self.timer.tell(m.Arm(at, message)),
+            leaves_nothing=outside.runner.leaves_nothing,
         )
         self.schedules = SchedulesActor.start(
             runtime,

@@ -81,11 +81,10 @@ class Killing:
     def _gone(self, task_id: str, token: int, is_sure: bool) -> None:  # noqa: FBT001 - a message's
         """Fail a task of whose attempt nothing is left, unless it has ended by itself."""
         state = self._journal.state
-        task, run = state.tasks.get(task_id), state.projects.killing.get(task_id)
-        if task is None or run is None or task.token != token or task.state not in IN_FLIGHT:
+        task, why = state.tasks.get(task_id), state.projects.why_cut(task_id)
+        if task is None or why is None or task.token != token or task.state not in IN_FLIGHT:
             return
-        reason = f"run {run} was force-stopped"
-        self._journal.record(decide_cut(task, reason, is_sure=is_sure), cause=token)
+        self._journal.record(decide_cut(task, why, is_sure=is_sure), cause=token)
 
     def look_again(self) -> None:
         """Cut off, once it is durable that it shall be, whatever is not gone yet."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
     from rota.actors.workers import Workers
+    from rota.domain.project_parts import Project
 
 
 class _Hand:
@@ -185,7 +186,7 @@ class LeasesActor(CooperativeActor):
             task = self._held(lease.task, token)
             if task is not None:
                 self.subject = task.id
-                expiry = decide_lease_expiry(task, lease, now, self._killed_by(task))
+                expiry = decide_lease_expiry(task, lease, now, *self._stop_of(task))
                 self._journal.record(*expiry, cause=token)
             self.live.pop(token, None)
             self._tell_to_stop(lease, token)
@@ -197,9 +198,12 @@ class LeasesActor(CooperativeActor):
         task = self._journal.state.tasks.get(task_id)
         return task if task is not None and task.token == token and task.is_leased else None
 
-    def _killed_by(self, task: Task) -> str | None:
-        """Name the run whose force-stop cuts a task off, if one does."""
-        return self._journal.state.projects.killing.get(task.id)
+    def _stop_of(self, task: Task) -> tuple[Project | None, str | None]:
+        return self._journal.state.projects.stop_of(task)
+
+    def _is_killed(self, task: Task) -> bool:
+        """Whether a force-stop cuts a task off."""
+        return task.id in self._journal.state.projects.killing
 
     def told(self, lent: list[Lent]) -> None:
         """Take note that a worker knows of its leases."""
@@ -235,7 +239,7 @@ class LeasesActor(CooperativeActor):
             if isinstance(parents, RotaError):
                 self._put_back_soon(task)
                 continue
-            if size >= LENT_BYTES_MAX or self._killed_by(task) is not None:
+            if size >= LENT_BYTES_MAX or self._is_killed(task):
                 self._release(task)  # it is more than was guessed, or not to be begun
                 continue
             params, needed = filled_in(self._archive, task, parents)
@@ -286,7 +290,7 @@ class LeasesActor(CooperativeActor):
 
     def _release(self, task: Task, reason: str = RELEASED, by: str = ROTA) -> None:
         token, before = task.token, self._ended(task, reason)
-        back = decide_return(task, reason, self._killed_by(task))
+        back = decide_return(task, reason, *self._stop_of(task))
         self._journal.record(*before, *back, by=by, cause=token)
 
     def _ended(self, task: Task, how: str) -> tuple[Event, ...]:
@@ -323,7 +327,7 @@ class LeasesActor(CooperativeActor):
         self._start(task, message.by)
         for event in events:
             journal.record(event, by=by_worker(message.by, task.worker), cause=message.token)
-        must_stop = self._killed_by(task) is not None
+        must_stop = self._is_killed(task)
         heard = Heard(task.id, task.state.value, lease.expires_at, must_stop, lease.worker)
         journal.answer(message.reply, heard)
 

@@ -72,11 +72,13 @@ class ProjectsActor(CooperativeActor):
         archive: Archive,
         resend: Callable[[pm.AddItems], None],
         arm: Callable[[int, pm.TimeOutRun], None],
+        leaves_nothing: Callable[[str], bool],
     ) -> None:
         """Name items and runs by `ids`.
 
         `resend` brings a message again whose wanted ids had to be looked for in `archive` first;
-        `arm` has a message brought at a moment.
+        `arm` has a message brought at a moment. Unless its executor `leaves_nothing`, something may
+        be left of an attempt that was interrupted.
         """
         super().__init__(runtime)
         self._journal = journal
@@ -84,6 +86,7 @@ class ProjectsActor(CooperativeActor):
         self._archive = archive
         self._resend = resend
         self._arm = arm
+        self._leaves_nothing = leaves_nothing
         self._asked: dict[type[Any], Callable[[Any], Any]] = {
             pm.CreateProject: self._create,
             pm.AddItems: self._add,
@@ -321,10 +324,11 @@ class ProjectsActor(CooperativeActor):
         It would be tried again, and whoever asked for the kill may have been told that it is gone.
         """
         tasks = self._journal.state.tasks
-        for task_id, run in list(self._projects.killing.items()):
-            task = tasks.get(task_id)
+        for task_id in list(self._projects.killing):
+            task, why = tasks.get(task_id), self._projects.why_cut(task_id) or ""
             if task is not None and project_of(task) == project and not is_under_way(task):
-                self._journal.record(decide_cut(task, f"run {run} was force-stopped"))
+                is_sure = self._leaves_nothing(task.executor)
+                self._journal.record(decide_cut(task, why, is_sure=is_sure))
 
     def _start_runs(self) -> None:
         """Start the runs that there is room for, those that came first."""
@@ -346,7 +350,10 @@ class ProjectsActor(CooperativeActor):
             now = journal.now()
             task = state.tasks.get(run.task) if run.task is not None else None
             place = place_in(state, self._ids, now)
-            events = decide_next(project, task, state.control.rules, place, state.tasks.get)
+            is_sure = task is None or not task.interruptions or self._leaves_nothing(task.executor)
+            events = decide_next(
+                project, task, state.control.rules, place, state.tasks.get, is_sure=is_sure
+            )
             if not events:
                 break
             journal.record(*events, at=now)

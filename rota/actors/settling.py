@@ -14,7 +14,7 @@ from rota.domain.attempts import decide_next_try, decide_result
 from rota.domain.commands import Outcome
 from rota.domain.dependencies import decide_dependents
 from rota.domain.events import AttemptFailed, TaskSucceeded
-from rota.domain.project import decide_cut
+from rota.domain.project import decide_stopped
 from rota.domain.tokens import ROTA
 from rota.errors import NotWritable
 
@@ -66,11 +66,8 @@ class Settling:
         more: list[Event] = []
         state = self._journal.state
         if type(event) is AttemptFailed:
-            run = state.projects.killing.get(task.id)
-            if run is None:
-                more += decide_next_try(event, now)
-            else:  # it is being cut off, and must not be tried again
-                more.append(decide_cut(task, f"run {run} was force-stopped"))
+            stopped = decide_stopped(task, *state.projects.stop_of(task))
+            more += stopped or decide_next_try(event, now)
         elif type(event) is TaskSucceeded:
             children = state.graph.children.get(task.id)
             if children:

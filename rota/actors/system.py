@@ -30,9 +30,9 @@ from rota.actors.snapshots import Snapshots
 from rota.actors.stand_ins import Unreadable
 from rota.actors.tail import Tail
 from rota.actors.timekeeper import Timekeeper
-from rota.domain.attempts import decide_interruption
 from rota.domain.events import SchedulerPaused, ServerStarted, ServerStopped
 from rota.domain.intake import Rules
+from rota.domain.project import decide_return
 from rota.domain.task import IN_FLIGHT, LOG_FAILED, ORDERLY
 from rota.errors import LogError, ShuttingDown, StorageUnavailable, Unfolded
 from rota.eventlog.committer import CommitFailed, Committed
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rota.actors.host import CommitLine, Host, Report
     from rota.actors.webhook import Courier
     from rota.domain.commands import Limits
+    from rota.domain.task import Task
     from rota.eventlog.port import EventLog, Head
     from rota.executors.port import AttemptRunner
     from rota.projections.state import State
@@ -121,6 +122,7 @@ class Shard:
         self.tail = Tail()
         self.fetch = host.fetch
         self._host = host
+        self._runner = runner
         self._make_line = line
         self._start_paused = start_paused
         self._on_fatal = on_fatal
@@ -192,7 +194,7 @@ class Shard:
         reason = LOG_FAILED if resumed else "server restarted"
         for task in tasks:
             if task.state in IN_FLIGHT and not task.is_leased:
-                self.journal.record(*decide_interruption(task, reason), cause=started.seq)
+                self._interrupt(task, reason, cause=started.seq)
         if self._start_paused and not resumed and self.state.control.stopped is None:
             self.journal.record(SchedulerPaused("started paused"))
         self.timer.tell(m.DeriveMoments())
@@ -204,6 +206,14 @@ class Shard:
         self.dependents.tell(m.SettleDependents())
         self.leases.tell(m.LookAgain())  # all of them live for their full length from here on
         self.dispatcher.tell(m.LookAgain())
+
+    def _interrupt(self, task: Task, reason: str, cause: int = 0) -> None:
+        """Record that nobody runs an attempt any more, and what a stop of its project asks for."""
+        is_over, stop = (
+            self._runner.leaves_nothing(task.executor),
+            self.state.projects.stop_of(task),
+        )
+        self.journal.record(*decide_return(task, reason, *stop, is_over=is_over), cause=cause)
 
     # -- what the outside asks ---------------------------------------------------------------
 
@@ -352,7 +362,7 @@ class Shard:
         while self.runtime.ready:
             self.runtime.run()
         for task in [t for t in self.state.tasks if t.state in IN_FLIGHT and not t.is_leased]:
-            self.journal.record(*decide_interruption(task, ORDERLY))
+            self._interrupt(task, ORDERLY)
         self.journal.record(ServerStopped("asked to stop"))
 
     def close(self) -> None:

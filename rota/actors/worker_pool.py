@@ -29,12 +29,12 @@ from rota.actors.project_messages import AttemptGone
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import (
-    decide_interruption,
     decide_start,
     decide_timeout,
 )
 from rota.domain.commands import Outcome
 from rota.domain.notes import check_token, decide_notes
+from rota.domain.project import decide_return
 from rota.domain.task import ASSIGNED, FAULTED, IN_FLIGHT, UNREAD
 from rota.errors import InvalidRequest, NotFound, NotWritable, RequestError, RotaError
 from rota.eventlog.crash_points import reach
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rota.actors.journal import Journal
     from rota.actors.new_ids import NewIds
     from rota.actors.runtime import Runtime
+    from rota.domain.events import Event
     from rota.domain.task import Task
     from rota.executors.port import Abort, AttemptRunner
 
@@ -142,7 +143,7 @@ class WorkerPool(CooperativeActor):
                     self.actor_ref.tell(StartAttempt(task.id, task.token))
             elif held is None or held[0] != task.token:
                 self.subject = task.id
-                journal.record(*decide_interruption(task, FAULTED))
+                journal.record(*self._return_of(task, FAULTED))
         self.subject = ""
         stale = [(id_, token) for id_, (token, _) in self.running.items() if self._is_over(id_)]
         if stale:
@@ -164,7 +165,8 @@ class WorkerPool(CooperativeActor):
         if task is None or event is None or self._draining:
             return
         if task_id in self._journal.state.projects.killing:  # force-stopped before a restart
-            self._killing.on_receive(AttemptGone(task_id, token))
+            is_sure = self._runner.leaves_nothing(task.executor)
+            self._killing.on_receive(AttemptGone(task_id, token, is_sure))
             return
         params, lacking = filled_in(self._archive, task, parents)
         if lacking:
@@ -197,7 +199,14 @@ class WorkerPool(CooperativeActor):
         self._unread.remove(token)
         task = self._journal.state.tasks.get(message.task)
         if task is not None and decide_start(task, token) is not None and not self._draining:
-            self._journal.record(*decide_interruption(task, UNREAD), cause=token)
+            self._journal.record(*self._return_of(task, UNREAD), cause=token)
+
+    def _return_of(self, task: Task, reason: str) -> tuple[Event, ...]:
+        """Interrupt an attempt, and do what a stop of its project asks for."""
+        is_over = self._runner.leaves_nothing(task.executor)
+        return decide_return(
+            task, reason, *self._journal.state.projects.stop_of(task), is_over=is_over
+        )
 
     def _execute(self, task: Task, token: int, params: dict[str, Any] | InvalidRequest) -> None:
         task_id, number = task.id, task.attempt
@@ -288,7 +297,7 @@ class WorkerPool(CooperativeActor):
         if task is None or event is None or task_id in self._journal.state.projects.killing:
             return  # what is being cut off keeps its slot until it is gone
         if task.state is ASSIGNED and token in self._unread:
-            self._journal.record(*decide_interruption(task, UNREAD), cause=token)
+            self._journal.record(*self._return_of(task, UNREAD), cause=token)
         else:
             self._settling.end(task, event, token, now)
 

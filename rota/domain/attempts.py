@@ -84,8 +84,7 @@ def decide_interruption(
     if reason == LEASE_EXPIRED:
         error = f"worker {task.worker} was silent until its lease expired"
     interrupted = e.AttemptInterrupted(task.id, task.agent, task.attempt, reason, error=error)
-    never_ran = reason == RELEASED or (reason in (ORDERLY, UNREAD) and task.state is ASSIGNED)
-    if task.on_interrupt == "fail" and not never_ran:
+    if task.on_interrupt == "fail" and not has_not_begun(task, reason):
         error = "the attempt was interrupted and the task must not run twice"
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)
         return (interrupted, failed)
@@ -94,6 +93,11 @@ def decide_interruption(
         failed = e.TaskFailed(task.id, task.agent, task.attempt, "interrupted", error)
         return (interrupted, failed)
     return (interrupted,)
+
+
+def has_not_begun(task: Task, reason: str) -> bool:
+    """Whether an attempt that is interrupted for a reason has done nothing for sure."""
+    return reason == RELEASED or (reason in (ORDERLY, UNREAD) and task.state is ASSIGNED)
 
 
 def decide_giving_up(task: Task) -> tuple[e.Event, ...]:

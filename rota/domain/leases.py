@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rota.domain.commands import Outcome
+    from rota.domain.project_parts import Project
     from rota.domain.task import Task
 
 LEASE_MS = 30_000
@@ -157,13 +158,13 @@ def is_cancelled(task: Task, token: int) -> bool:
 
 
 def decide_lease_expiry(
-    task: Task, lease: Lease, now: int, run: str | None = None
+    task: Task, lease: Lease, now: int, project: Project | None = None, why: str | None = None
 ) -> tuple[e.Event, ...]:
     """End a lease whose worker was silent for too long; the task waits again, or fails.
 
-    It fails, too, if a force-stop of `run` cuts it off.
+    A stop of its `project` takes it back; `why` says why it is being cut off, if it is.
     """
     gap_ms = max(lease.gap_us, now - lease.seen_at) // 1000
     head = (task.id, task.agent, task.attempt, lease.worker)
     expired = e.LeaseExpired(*head, lease.seen_at, gap_ms, lease.extended)
-    return (expired, *decide_return(task, LEASE_EXPIRED, run))
+    return (expired, *decide_return(task, LEASE_EXPIRED, project, why))

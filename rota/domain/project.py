@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota.domain import events as e
-from rota.domain.attempts import decide_freeing, decide_interruption
+from rota.domain.attempts import decide_freeing, decide_interruption, has_not_begun
 from rota.domain.derived import decide_born
 from rota.domain.project_lists import already_running, known, pending_item, sees_all
 from rota.domain.project_parts import (
@@ -74,17 +74,24 @@ def decide_room(run_id: str, project_id: str, in_progress: int, most: int) -> e.
 
 
 def decide_next(
-    project: Project, task: Task | None, rules: Rules, place: Place, find: Find
+    project: Project,
+    task: Task | None,
+    rules: Rules,
+    place: Place,
+    find: Find,
+    *,
+    is_sure: bool = True,
 ) -> tuple[e.Event, ...]:
     """Do the next thing about a run that is in progress: end it, or select a task; or nothing.
 
     `task` is the one that it has selected, if that has not ended; `find` gives tasks in memory.
+    Unless `is_sure`, something may be left of an attempt of `task` that was interrupted.
     """
     run = project.run
     if run is None or run.state != IN_PROGRESS:
         return ()
     if run.task is not None:
-        return _wind_up(project, run, task)
+        return _wind_up(project, run, task, is_sure=is_sure)
     end = _why_over(run)
     if end is not None:
         return (end,)
@@ -133,16 +140,34 @@ def _selected(run: Run, item: Item, rules: Rules, place: Place, find: Find) -> t
     return (e.RunTaskSelected(run.id, run.project, item.id, item.agent), *derived)
 
 
-def _wind_up(project: Project, run: Run, task: Task | None) -> tuple[e.Event, ...]:
-    """Do with the task of a run what a stop asks for: one that waits goes back on the list."""
-    if run.stop is None or task is None or task.state in TERMINAL:
+def _wind_up(
+    project: Project, run: Run, task: Task | None, *, is_sure: bool
+) -> tuple[e.Event, ...]:
+    """Do with the task of a run what a stop asks for."""
+    if task is None or task.state in TERMINAL:
         return ()
-    is_put_back = run.stop != "force" or run.reason == RUN_TIMEOUT
-    if task.state in WAITING and is_put_back and project.taken is not None:
-        return decide_hold(project, task, project.taken.written)
+    if task.state in WAITING:
+        return decide_stopped(task, project, is_sure=is_sure)
     if run.stop != "force" or is_under_way(task):
         return ()  # its attempt may end, or is being cut off
-    return (decide_cut(task, f"run {run.id} was force-stopped"),)
+    return (decide_cut(task, why_cut(run.id, run)),)
+
+
+def decide_stopped(
+    task: Task, project: Project | None, why: str | None = None, *, is_sure: bool = True
+) -> tuple[e.Event, ...]:
+    """Do with a task that waits from now on what a stop asks for; nothing if nobody stops it.
+
+    It goes back on the list, or fails if it is cut off; `why` says why, if that has begun.
+    """
+    if why is not None:
+        return (decide_cut(task, why, is_sure=is_sure),)
+    run = project.run if project is not None else None
+    if project is None or run is None or run.task != task.id or run.stop is None:
+        return ()
+    if (run.stop != "force" or run.reason == RUN_TIMEOUT) and project.taken is not None:
+        return decide_hold(project, task, project.taken.written)
+    return (decide_cut(task, why_cut(run.id, run), is_sure=is_sure),)
 
 
 def decide_hold(
@@ -183,13 +208,26 @@ def progress_ends_at(run: Run, task: Task | None, timeout_ms: int) -> int | None
     return happened_at + timeout_ms * 1000
 
 
-def decide_return(task: Task, reason: str, run: str | None) -> tuple[e.Event, ...]:
-    """Take a task from its worker: it waits again, or ends if a force-stop of `run` cuts it off."""
+def decide_return(
+    task: Task, reason: str, project: Project | None, why: str | None, *, is_over: bool = True
+) -> tuple[e.Event, ...]:
+    """Interrupt an attempt: its task waits again, or a stop has it back on its list, or fail.
+
+    `why` says why it is being cut off, if it is. Unless the attempt `is_over`, something may be
+    left of it. All of it is one step, so that nothing of what is stopped begins again.
+    """
     events = decide_interruption(task, reason)
-    if run is None or len(events) > 1:
+    if len(events) > 1:
         return events
-    cut = decide_cut(task, f"run {run} was force-stopped")
-    return (*events, cut._replace(attempt=task.attempt - 1))  # an interrupted one is not spent
+    is_sure = is_over or has_not_begun(task, reason)
+    return (*events, *decide_stopped(task, project, why, is_sure=is_sure))
+
+
+def why_cut(run_id: str, run: Run | None) -> str:
+    """Say why the tasks of a run are cut off; `run` is None if it is not remembered."""
+    if run is not None and run.reason == RUN_TIMEOUT and run.error:
+        return run.error
+    return f"run {run_id} was force-stopped"
 
 
 def check_not_killed(task: Task, killing: Mapping[str, str]) -> None:

@@ -26,6 +26,8 @@ SLEEP_MS_MAX = 3_600_000
 class BuiltinExecutor:
     """Runs the builtin actions."""
 
+    leaves_nothing = True
+
     def run_now(self, attempt: Attempt) -> Outcome | None:
         """Give the outcome at once, for the actions that need no waiting."""
         if attempt.action == "echo":

@@ -58,6 +58,8 @@ _MB = 1 << 20
 class CommandExecutor:
     """Runs one command of the configuration."""
 
+    leaves_nothing = True
+
     def __init__(
         self,
         settings: ExecutorSettings,

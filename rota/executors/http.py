@@ -39,6 +39,8 @@ logger = logging.getLogger("rota.executors")
 class HttpExecutor:
     """POSTs attempts to one URL."""
 
+    leaves_nothing = False
+
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, cancel_url: str | None = None
     ) -> None:

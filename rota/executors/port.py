@@ -53,6 +53,9 @@ class Executor(Protocol):
         """Say whether nothing is left of an attempt for sure, after its `run` was cancelled."""
         ...
 
+    leaves_nothing: bool
+    """Whether nothing is left of its attempts when their server is gone, and another begins."""
+
     async def close(self) -> None: ...
 
 
@@ -77,4 +80,8 @@ class AttemptRunner(Protocol):
 
     def start(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> Abort:
         """Start the attempt; call `ended` once, later, unless it is aborted first."""
+        ...
+
+    def leaves_nothing(self, executor: str) -> bool:
+        """Whether nothing is left of an executor's attempts that were interrupted."""
         ...

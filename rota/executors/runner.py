@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.domain.commands import Outcome
+from rota.domain.commands import PULL, Outcome
 from rota.executors.builtin import BuiltinExecutor
 from rota.executors.chat import ChatExecutor
 from rota.executors.command import CommandExecutor
@@ -78,6 +78,11 @@ class AsyncRunner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return partial(_cancel, task)
+
+    def leaves_nothing(self, executor: str) -> bool:
+        """Say it of leases, too: what was lent is over with its lease."""
+        found = self._executors.get(executor)
+        return found.leaves_nothing if found is not None else executor == PULL
 
     async def _run(self, attempt: Attempt, ended: Callable[[Outcome], None], tell: Tell) -> bool:
         """Run an attempt to its end, or until it is cancelled; say whether it is over for sure."""

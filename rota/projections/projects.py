@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rota.domain.project import project_of, why_cut
 from rota.domain.project_lists import Room
 from rota.domain.project_parts import (
     DONE_KEPT,
@@ -70,6 +71,14 @@ class Projects:
         project = self.by_id.get(self.names.get(run_id, ""))
         runs = project.runs if project is not None else ()
         return next((run for run in runs if run.id == run_id), None)
+
+    def stop_of(self, task: Task) -> tuple[Project | None, str | None]:
+        """Give the project of a task, and why the task is being cut off, if it is."""
+        return self.by_id.get(project_of(task) or ""), self.why_cut(task.id)
+
+    def why_cut(self, task_id: str) -> str | None:
+        run = self.killing.get(task_id)
+        return why_cut(run, self.find_run(run)) if run is not None else None
 
     # -- lists
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.http_server import ended, until
+from support.http_server import ended, running_process, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from support.http_server import Received, Rota, Servers, Target
+    from support.http_server import Client, Received, Rota, Servers, Target
 
 
 class Worker:
@@ -36,14 +38,15 @@ class Worker:
         return [each for each in self.hooks.requests if each.path == "/cancel"]
 
     def serve(self, serve: Servers, **more: Any) -> Rota:
+        return serve(self.config(**more))
+
+    def config(self, **more: Any) -> dict[str, Any]:
         own = {"kind": "http", "url": f"{self.hooks.url}/run", "headers": {"X-Key": "k"}, **more}
-        return serve(
-            {
-                "executors": {"own": own},
-                "types": {"dig": {"executor": "own"}},
-                "projects": {"killWaitMs": 20_000},
-            }
-        )
+        return {
+            "executors": {"own": own},
+            "types": {"dig": {"executor": "own"}},
+            "projects": {"killWaitMs": 20_000},
+        }
 
     def under_way(self, count: int = 1) -> None:
         until(lambda: len([r for r in self.hooks.requests if r.path == "/run"]) == count)
@@ -57,7 +60,7 @@ def worker(hooks: Target) -> Iterator[Worker]:
     made.may_answer.set()
 
 
-def run_of(rota: Rota, worker: Worker) -> tuple[str, str]:
+def run_of(rota: Client, worker: Worker) -> tuple[str, str]:
     """Have a project's task worked on; give its run and its id."""
     added = rota.post("/v1/projects/p/tasks", {"action": "dig", "agentId": "ann"}).json
     run_id = rota.post("/v1/projects/p/run", {"mode": "loop"}).json["runId"]
@@ -65,7 +68,7 @@ def run_of(rota: Rota, worker: Worker) -> tuple[str, str]:
     return run_id, added["taskId"]
 
 
-def force_stop(rota: Rota) -> dict[str, Any]:
+def force_stop(rota: Client) -> dict[str, Any]:
     answer: dict[str, Any] = rota.post("/v1/projects/p/queue/force-stop").json
     return answer
 
@@ -108,6 +111,48 @@ def test_a_cancel_that_is_not_answered_holds_a_force_stop_up_for_a_bounded_time(
     answer = force_stop(rota)
     assert (answer["success"], answer["killedRuns"]) == (True, [run_id])
     assert answer["unconfirmed"] == [{"runId": run_id, "taskId": task_id}]
+
+
+def since_it_started(rota: Client, task_id: str) -> list[str]:
+    kinds = [each["kind"] for each in rota.get(f"/v1/tasks/{task_id}/events").json["events"]]
+    return kinds[kinds.index("task_started") + 1 :]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_a_killed_server_left_is_unconfirmed_and_not_begun_again(
+    tmp_path: Path, worker: Worker, when: str
+) -> None:
+    worker.may_answer.clear()
+    config = worker.config(cancelUrl=f"{worker.hooks.url}/cancel")
+    config["projects"]["killWaitMs"] = 1
+    config["scheduler"] = {"startPaused": when == "after"}
+    with running_process(tmp_path, config) as rota:
+        rota.post("/v1/scheduler/resume")
+        task_id = run_of(rota, worker)[1]
+        if when == "before":
+            assert force_stop(rota)["success"] is False
+        else:
+            until(lambda: rota.get(f"/v1/tasks/{task_id}").json["state"] == "running")
+        rota.end(signal.SIGKILL)
+        rota.start()
+        if when == "after":
+            assert force_stop(rota)["success"]
+        error = rota.get(f"/v1/tasks/{task_id}?waitMs=20000").json["error"]
+        assert (error["code"], error["details"]) == ("force_stopped", {"unconfirmed": True})
+        assert since_it_started(rota, task_id) == ["attempt_interrupted", "task_failed"]
+    assert len([r for r in worker.hooks.requests if r.path == "/run"]) == 1
+
+
+def test_a_killed_server_s_stop_takes_back_what_it_ran(tmp_path: Path, worker: Worker) -> None:
+    with running_process(tmp_path, worker.config()) as rota:
+        run_id, task_id = run_of(rota, worker)
+        rota.post("/v1/projects/p/queue/stop")
+        rota.end(signal.SIGKILL)
+        rota.start()
+        ended = rota.get(f"/v1/projects/p/runs/{run_id}?waitMs=20000").json
+        assert (ended["state"], ended["stopReason"]) == ("completed", "stopped")
+        assert since_it_started(rota, task_id)[:2] == ["attempt_interrupted", "task_held"]
+    assert len([r for r in worker.hooks.requests if r.path == "/run"]) == 1
 
 
 def test_a_run_keeps_its_place_until_its_cancel_is_answered(serve: Servers, worker: Worker) -> None:

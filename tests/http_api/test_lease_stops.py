@@ -111,6 +111,44 @@ def test_a_force_stop_is_told_with_the_time_until_which_it_waits(serve: Servers)
     assert say(rota, lease, "release").json["state"] == "failed"
 
 
+def run_of(rota: Rota, worker: str = "ada") -> tuple[str, dict[str, Any]]:
+    """Have a worker hold the task of a project's run."""
+    rota.post("/v1/projects/p/tasks", {"action": "fit", "agentId": "ann"})
+    run = rota.post("/v1/projects/p/run", {"mode": "loop"}).json["runId"]
+    [lease] = take(rota, worker, waitMs=WAIT_MS)
+    return run, lease
+
+
+def test_what_is_given_back_after_a_stop_is_on_its_list_and_not_lent_again(rota: Rota) -> None:
+    run, lease = run_of(rota)
+    rota.post("/v1/projects/p/queue/stop")
+    waiting = Waiting(rota)
+    assert say(rota, lease, "release").json["state"] == "blocked"
+    assert rota.get(f"/v1/projects/p/runs/{run}?waitMs=20000").json["stopReason"] == "stopped"
+    other = rota.submit_native("ann", "fit")
+    assert [each["taskId"] for each in waiting.given()] == [other]
+
+
+def test_an_attempt_that_is_cut_off_ends_under_its_number(serve: Servers) -> None:
+    rota = serve({"projects": {"killWaitMs": 1}})
+    _, lease = run_of(rota)
+    rota.post("/v1/projects/p/queue/force-stop")
+    say(rota, lease, "release")
+    [failed] = rota.events(kind="task_failed")
+    assert failed["data"]["attempt"] == 1
+
+
+def test_what_a_run_that_took_too_long_cuts_off_says_so(serve: Servers) -> None:
+    rota = serve({"projects": {"runTimeoutMs": 1000}})
+    run, lease = run_of(rota)
+    until(lambda: rota.get("/v1/projects/p/queue/status").json["stopReason"] == "run_timeout")
+    say(rota, lease, "release")
+    rota.get(f"/v1/projects/p/runs/{run}?waitMs=20000")
+    why = "the run made no progress for 1000 ms"
+    assert rota.get("/v1/projects/p/queue/status").json["lastError"] == why
+    assert rota.get(f"/v1/tasks/{lease['taskId']}").json["error"]["message"] == why
+
+
 def test_a_lease_that_has_expired_is_told(rota: Rota) -> None:
     kept = leased(rota)
     lost = leased(rota, leaseMs=1000)

@@ -83,12 +83,13 @@ def a_stop_is_not_heeded(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_stop_leaves_a_task_that_has_not_begun(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runs, "_wind_up", lambda *_: ())
+    patch.setattr(runs, "_wind_up", lambda *_, **_more: ())
+    patch.setattr(runs, "decide_stopped", lambda *_, **_more: ())
 
 
 def what_a_stop_takes_back_is_lost(patch: pytest.MonkeyPatch) -> None:
-    wind_up = runs._wind_up
-    patch.setattr(runs, "_wind_up", lambda *args: wind_up(*args)[:1])
+    hold = runs.decide_hold
+    patch.setattr(runs, "decide_hold", lambda *args: hold(*args)[:1])
 
 
 def nobody_hears_of_the_end_of_a_project_s_task(patch: pytest.MonkeyPatch) -> None:
@@ -115,9 +116,8 @@ def nobody_hears_that_a_kill_is_gone(patch: pytest.MonkeyPatch) -> None:
 def what_is_being_killed_runs_again(patch: pytest.MonkeyPatch) -> None:
     """It is let go at once when its attempt failed, and when it was interrupted."""
     patch.setattr(actor.ProjectsActor, "_end_killed", nothing)
-    patch.setattr(
-        settling, "decide_cut", lambda task, _why: e.TaskReleased(task.id, task.agent, "backoff")
-    )
+    patch.setattr(settling, "decide_stopped", lambda *_: ())
+    patch.setattr(runs, "decide_stopped", lambda *_, **_more: ())
 
 
 def a_run_waits_for_ever_for_its_turn(patch: pytest.MonkeyPatch) -> None:

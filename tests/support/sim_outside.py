@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
+from rota.domain.commands import PULL
 from rota.domain.delivery import DeliveryReport
 from rota.eventlog.codec import decode
 from rota.eventlog.replay import stored_of
@@ -78,6 +79,10 @@ class SimRunner:
         else:
             world.after(rng.randrange(1, 4 * S), end)
         return abort
+
+    def leaves_nothing(self, executor: str) -> bool:
+        """Say it of leases alone."""
+        return executor == PULL
 
     def _note(self, tell: Tell) -> None:
         """Have something to say, now or later, perhaps after the end."""

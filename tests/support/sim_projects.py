@@ -315,12 +315,23 @@ class Projects(Rule):
             elif run.is_late and task.state not in FLYING and task.id not in self._doomed:
                 self.violated(f"{task.id} waited, and failed with a run that took too long")
 
+    def follows(self, task: ModelTask) -> str:
+        """Say what is in the step that ends an attempt, and has its task wait, if it is stopped."""
+        if task.id in self.killing:
+            return "task_failed"
+        run = self._run_of(task)
+        return "task_held" if run is not None and run.task == task.id and run.stop else ""
+
     def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
+        follows, reason = self.follows(task), record.event.reason  # type: ignore[union-attr]
+        if follows and not self.model.then and reason not in ("preempted", "internal fault"):
+            self.model.then.append((follows, task.id))
+        self.on_attempt_failed(task, record)
+
+    def on_attempt_failed(self, task: ModelTask, record: Record) -> None:
         if self.killing.pop(task.id, None) is not None:
             self._doomed.add(task.id)
             self.model.seen["kill overtaken"] += 1
-
-    on_attempt_failed = on_attempt_interrupted
 
     def on_end(self, task: ModelTask, record: Record) -> None:
         self.killing.pop(task.id, None)

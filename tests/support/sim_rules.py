@@ -280,7 +280,12 @@ class Attempts(Rule):
             return
         if event.code == "bad_params" and not event.attempt:  # sim_flows judges it
             return
-        self._valid(task, record)
+        last: Any = self.model.last and self.model.last.event
+        if type(last).__name__ == "AttemptInterrupted" and last.task == task.id:
+            if event.attempt != last.attempt:
+                self.violated(f"attempt {last.attempt} of {task.id} was cut off as another")
+        else:
+            self._valid(task, record)
         others = ("deadline_exceeded", "internal_fault", "force_stopped")
         if event.code not in others and self._may_retry(task, event):
             self.violated(f"{task.id} was given up although it may be tried again")
@@ -300,9 +305,9 @@ class Attempts(Rule):
                 shortest = longest = asked
             shortest, longest = max(shortest, asked), max(longest, asked)
         pause = event.next_at - record.at
-        is_cut_off = task.id in self.model.projects.killing
-        if pause <= 0 or is_cut_off:
-            self.model.then.append(("task_failed" if is_cut_off else "task_released", task.id))
+        follows = self.model.projects.follows(task)
+        if pause <= 0 or follows:
+            self.model.then.append((follows or "task_released", task.id))
         if not shortest - 1 <= pause <= longest + 1:
             self.violated(f"{task.id} waits {pause} us, not {shortest} to {longest}")
 
