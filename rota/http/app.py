@@ -34,6 +34,7 @@ from rota.http.reloading import Reloading
 from rota.http.route import reserved_words
 from rota.http.routes import Route, routes_for
 from rota.sight.room import room_of
+from rota.sight.turns import Turns, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +77,7 @@ class App:
         self.settings = settings
         self.reloading = Reloading(self.namespaces, settings, config_path)
         self.started_s = monotonic_s()
+        self._turns = Turns()
         self.body_budget = BodyBudget()
         self.answer_budget = AnswerBudget()
         self.closing = False
@@ -160,6 +162,7 @@ class App:
             namespace = self.namespaces.find(name, caller.namespace)
             call = Call(self, request, request_id, path, params, caller, dialect, namespace)
             asked_by.set(call.share)
+            turns_of.set(self._turns)
             if not route.is_stream:
                 room = AnswerRoom(self.answer_budget, call.share)
                 room_of.set(room)

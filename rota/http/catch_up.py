@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rota.actors.readers import asked_by
 from rota.errors import LogUnusable, StorageUnavailable
 from rota.http.streams import STILL_HERE, LacksError
+from rota.sight.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +61,7 @@ async def _change(stream: Stream, within_s: float | None) -> bool:
 
 
 async def _go_on(stream: Stream, streams: Streams) -> None:
-    """Give the next page, or find that there is none; not all at one turn of the loop."""
-    async with streams.turns:
-        await asyncio.sleep(0)
+    """Give the next page, or find that there is none."""
     try:
         page, end = await _page(stream, streams)
         is_given = await _give(stream, streams, page)
@@ -75,10 +75,15 @@ async def _go_on(stream: Stream, streams: Streams) -> None:
 
 
 async def _page(stream: Stream, streams: Streams) -> tuple[list[Entry], int]:
-    """Find the next of what a stream wants; say how far that was looked for."""
+    """Find the next of what a stream wants; say how far that was looked for.
+
+    The streams of a caller read one after the other, and callers take turns with what was read.
+    """
     wanted = stream.wanted
-    page, end = await streams.source.entries(stream.at, wanted.task)
-    return [entry for entry in page if wanted.matches(entry.about)], end
+    async with streams.reading.setdefault(asked_by.get(), asyncio.Lock()):
+        page, end = await streams.source.entries(stream.at, wanted.task)
+        await my_turn()
+        return [entry for entry in page if wanted.matches(entry.about)], end
 
 
 async def _give(stream: Stream, streams: Streams, page: list[Entry]) -> bool:

@@ -7,7 +7,6 @@ met. What bounds the process (places, bodies, streams in all) is the app's.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from multidict import istr
@@ -19,7 +18,7 @@ from rota.http.damage import Damage
 from rota.http.guests import Guests
 from rota.http.problems import HttpProblem
 from rota.http.route import NAMESPACE_QUERY
-from rota.http.streams import TURN_PAGES, Streams
+from rota.http.streams import Streams
 from rota.http.watches import Watches
 from rota.sections import DEFAULT
 from rota.sight.passes import Passes
@@ -53,15 +52,13 @@ class Namespace:
         "watches",
     )
 
-    def __init__(
-        self, name: str, bridge: Bridge, turns: asyncio.Semaphore, watching: Shares
-    ) -> None:
+    def __init__(self, name: str, bridge: Bridge, watching: Shares) -> None:
         """Have the streams told of what becomes durable in it."""
         self.name = name
         self.bridge = bridge
         self.sight = bridge.sight
         self.feed = bridge.feed
-        self.streams = Streams(bridge.feed, turns)
+        self.streams = Streams(bridge.feed)
         self.watches = Watches(bridge.feed, watching)
         self.damage = Damage()
         self.operations = Shares(OPERATIONS_MAX)
@@ -75,13 +72,10 @@ class Namespaces:
 
     def __init__(self, bridges: Mapping[str, Bridge]) -> None:
         """Lead to these; one of them is the default."""
-        turns = asyncio.Semaphore(TURN_PAGES)
         watching = Shares(STREAMS_MAX)
         self.streaming = Shares(STREAMS_MAX)
         """Who holds the streams of all of them."""
-        self._all = {
-            name: Namespace(name, bridge, turns, watching) for name, bridge in bridges.items()
-        }
+        self._all = {name: Namespace(name, bridge, watching) for name, bridge in bridges.items()}
         self.default = self._all[DEFAULT]
 
     def __iter__(self) -> Iterator[Namespace]:

@@ -13,6 +13,7 @@ import asyncio
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -28,7 +29,6 @@ TURN_STREAMS = 50
 REST_S_MIN = 1e-3
 REST_S = 100e-6
 """For each stream that was written to; writing to one takes about half of it."""
-TURN_PAGES = 2
 SHARED_MAX = 64
 STILL_HERE = b": still here\n\n"
 
@@ -120,8 +120,8 @@ class Stream:
 class Streams:
     """All of them."""
 
-    def __init__(self, source: Source, turns: asyncio.Semaphore | None = None) -> None:
-        """Bring what the tail of `source` gets; of those behind, as many read as have `turns`."""
+    def __init__(self, source: Source) -> None:
+        """Bring what the tail of `source` gets; those behind read it themselves (catch_up.py)."""
         self.source = source
         self.tail = tail = source.tail
         self._seen = tail.last
@@ -137,7 +137,8 @@ class Streams:
         self._brought = tail.last
         self._rest_until = 0.0
         self.held_pages = 0
-        self.turns = turns or asyncio.Semaphore(TURN_PAGES)
+        self.reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Held by the stream of each caller that reads a page."""
         self.renderers: dict[str, Callable[[Entry], bytes]] = {}
 
     def __len__(self) -> int:

@@ -22,6 +22,7 @@ from rota.eventlog.replay import replay_task
 from rota.sight import history
 from rota.sight.feed import read_log
 from rota.sight.room import with_room
+from rota.sight.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -66,6 +67,7 @@ class ProjectSight:
         """Show some projects by name, from the `at`-th on, and say whether there are more."""
 
         async def here() -> list[Project]:
+            await my_turn()
             by_id, may_see = self._shard.state.projects.by_id, self._may_see
             names = sorted(name for name in by_id if may_see is None or may_see(name))
             return [by_id[name] for name in names[at : at + limit + 1]]

@@ -16,6 +16,7 @@ from rota.eventlog.codec import SCHEDULE
 from rota.sight import history
 from rota.sight.feed import read_log
 from rota.sight.room import with_room
+from rota.sight.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ class ScheduleSight:
         """Show some schedules by name, those after a name; and the last name, if there are more."""
 
         async def here() -> list[Schedule]:
+            await my_turn()
             by_name = self._shard.state.schedules.by_name
             named = (s for name, s in by_name.items() if name > after)
             seen = (s for s in named if is_wanted(s) and self._is_seen(s))

@@ -13,9 +13,9 @@ sums, which name nobody).
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.actors.answer import Answer
@@ -33,6 +33,7 @@ from rota.sight.projects import ProjectSight, shown_to
 from rota.sight.room import with_room
 from rota.sight.schedules import ScheduleSight
 from rota.sight.showing import Showing
+from rota.sight.turns import my_turn
 from rota.sight.workers import Stop, WorkerRow, may_serve, stops_of, workers_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ T = TypeVar("T")
 B = TypeVar("B", bound=Batch)
 Shown = TypeVar("Shown")
 
-SLICE_TASKS = 5000
-"""So many tasks are looked at in one turn of the loop."""
+SLICE_TASKS = 2000
+"""So many tasks are looked at in one turn of the loop (turns.py)."""
 
 
 class Sight:
@@ -220,19 +221,19 @@ class Sight:
 
         Show them by `gathered`.
         """
+        await my_turn()
         flows = sorted(self._shard.state.batches.flows(), key=lambda flow: -flow.seq)
         found: list[Workflow] = []
         looked = 0
         for flow in flows:
+            looked += 1 if self._may_see is None else 1 + len(flow.tasks)
+            if looked > SLICE_TASKS:
+                looked = 0
+                await my_turn()
             if (before and flow.seq >= before) or not is_wanted(flow):
                 continue
-            if self._may_see is not None:
-                looked += len(flow.tasks)
-                if looked > SLICE_TASKS:
-                    looked = 0
-                    await asyncio.sleep(0)
-                if not self._may_see_all(map(self._archive.task_here, flow.tasks)):
-                    continue
+            if not self._may_see_all(map(self._archive.task_here, flow.tasks)):
+                continue
             found.append(flow)
             if len(found) > limit:
                 break
@@ -250,30 +251,32 @@ class Sight:
     ) -> tuple[list[Task], bool]:
         """Give the newest tasks before a seq, and whether there are more; of those in memory.
 
-        They are looked through in slices, so that a million do not hold the loop. Show them by
-        `gathered`, and only what is wanted still: the first may have changed before the last slice.
+        They are looked through in slices, callers in turn, so that a million do not hold the loop.
+        Show them by `gathered`, and only what is wanted still: the first may have changed before
+        the last slice.
         """
+        await my_turn()
         kept, now = self._shard.state.tasks, self.now()
         tasks = kept.in_order()
         end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
         found: list[Task] = []
-        for at in range(end - 1, -1, -1):
-            task = tasks[at]
+        for looked, task in enumerate(islice(reversed(tasks), len(tasks) - end, None), 1):
             if is_wanted(task) and kept.is_kept(task, now) and self.may_see(task.agent):
                 if len(found) == limit:
                     return found, True
                 found.append(task)
-            if at % SLICE_TASKS == 0:
-                await asyncio.sleep(0)
+            if looked % SLICE_TASKS == 0:
+                await my_turn()
         return found, False
 
     async def each_task(self, tell: Callable[[Task], object]) -> None:
         """Go through the tasks in memory, in slices; show what was made of them by `gathered`."""
-        for at, task in enumerate(list(self._shard.state.tasks)):
+        await my_turn()
+        for looked, task in enumerate(list(self._shard.state.tasks), 1):
             if self.may_see(task.agent):
                 tell(task)
-            if at % SLICE_TASKS == SLICE_TASKS - 1:
-                await asyncio.sleep(0)
+            if looked % SLICE_TASKS == 0:
+                await my_turn()
 
     async def failed(self, before: int, limit: int) -> list[tuple[int, Task | None]]:
         """Give the newest failures before a seq, and the tasks that failed by them as they are.

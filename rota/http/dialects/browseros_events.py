@@ -5,7 +5,6 @@ They name a task's batch, which only its first record says (rota.http.belonging)
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,6 +15,7 @@ from rota.eventlog.codec import decode
 from rota.eventlog.heading import heading_of
 from rota.http.belonging import Belonging
 from rota.http.dialects import browseros
+from rota.sight.turns import my_turn
 
 if TYPE_CHECKING:
     from rota.actors.tail import Entry
@@ -72,5 +72,5 @@ async def shown(feed: Feed, found: list[Stored]) -> list[dict[str, Any]]:
         if view is not None:
             views.append(view)
         if count % SLICE_EVENTS == 0:
-            await asyncio.sleep(0)
+            await my_turn()
     return views
