@@ -70,7 +70,7 @@ class Keeper:
     """Extends the leases that a worker holds."""
 
     def __init__(
-        self, client: AsyncJsonClient, lease_s: float, on_lost: Callable[[Held, str], None]
+        self, client: AsyncJsonClient, lease_s: float, on_lost: Callable[[Held, str, Json], None]
     ) -> None:
         self._client = client
         self._lease_s = lease_s
@@ -166,7 +166,7 @@ class Keeper:
         held.is_lost = "expiresAt" not in said
         if not held.is_stopping:
             held.is_stopping = True
-            self._on_lost(held, reason)
+            self._on_lost(held, reason, said)
 
     async def _beat_all(self, due: list[Held]) -> None:
         places = asyncio.Semaphore(BEATS_AT_ONCE)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from rota import logs
 from rota.client.calls.leases import lease_wish
 from rota.client.client import AsyncJsonClient
 from rota.client.functions import failed
@@ -65,10 +66,12 @@ class Poller(AsyncJsonClient):
 class Parcel:
     """An outcome on its way."""
 
-    __slots__ = ("body", "size", "task_id")
+    __slots__ = ("body", "lease", "size")
 
     def __init__(self, lease: Json, outcome: Outcome) -> None:
-        self.task_id = lease["taskId"]
+        task = {name: lease["task"].get(name) for name in ("action", "agentId")}
+        head = {name: lease.get(name) for name in ("leaseId", "token", "taskId", "attempt")}
+        self.lease = {**head, "task": task}
         self.body: Any = {"leaseId": lease["leaseId"], "token": lease["token"], **outcome}
         self.size = PARCEL_BYTES
         if (result := outcome.get("result")) is not None:
@@ -259,7 +262,7 @@ class Trade:
         if code is None:
             return
         if code in ("stale_attempt", "not_found"):
-            log.warning("%s of %s came too late: %s", what, parcel.task_id, told.get("error"))
+            log.warning("%s of %s came too late: %s", what, named(parcel.lease), told.get("error"))
             return
         self._refused_one(parcel, f"{code}: {told.get('error')}")
 
@@ -275,13 +278,12 @@ class Trade:
     def _refused_one(self, parcel: Parcel, reason: str) -> None:
         """Let a task fail whose result the server does not take; tell of it if not even that."""
         if parcel.body["outcome"] != "complete":
-            log.error("the server refuses the outcome of %s: %s", parcel.task_id, reason)
+            log.error("the server refuses the outcome of %s: %s", named(parcel.lease), reason)
             return
-        log.warning("the server refuses the result of %s: %s", parcel.task_id, reason)
-        lease = {name: parcel.body[name] for name in ("leaseId", "token")}
         why = f"the server refused the result: {reason}"
         instead = failed(why, code="bad_result", retryable=False)
-        self.put({**lease, "taskId": parcel.task_id}, instead)
+        warn_of(parcel.lease, instead)
+        self.put(parcel.lease, instead)
 
     # -- the server comes and goes -----------------------------------------------------------
 
@@ -294,6 +296,19 @@ class Trade:
         if self._is_away:
             log.info("the server is back")
         self._is_away = False
+
+
+def named(lease: Json) -> str:
+    """Name an attempt in a log line."""
+    task = lease["task"]
+    whose = f"({task['action']} of {task.get('agentId', '')})"
+    return f"attempt {lease['attempt']} of task {lease['taskId']} {whose}"
+
+
+def warn_of(lease: Json, failure: Json) -> None:
+    """Log a failed attempt."""
+    text, code = failure["error"][: logs.ERROR_CHARS_MAX], failure.get("code", "no code")
+    log.warning("%s failed (%s): %s", named(lease), code, text)
 
 
 def wish_of(

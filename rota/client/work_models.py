@@ -290,11 +290,16 @@ class Lease:
 
 @model
 class Stop:
-    """A lease to stop working on; with `expires_at` the worker says when it has stopped."""
+    """A lease to stop working on; with `expires_at` the worker says when it has stopped.
+
+    If its attempt has failed, `code` and `error` say why.
+    """
 
     lease_id: str
     state: str | None = None
     expires_at: datetime | None = None
+    code: str | None = None
+    error: str | None = None
 
 
 @model
@@ -307,13 +312,15 @@ class Leases:
 
 @model
 class Heartbeat:
-    """A lease lives on; or its task was cancelled."""
+    """A lease lives on; or its task was cancelled, or the attempt has failed with `code`."""
 
     lease_id: str
     task_id: str
     state: str
     cancel_requested: bool
     expires_at: datetime | None = None
+    code: str | None = None
+    error: str | None = None
     stop: list[Stop] = field(default_factory=list)
 
 

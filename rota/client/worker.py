@@ -30,14 +30,13 @@ from rota.client.context import Context
 from rota.client.functions import Function
 from rota.client.keeping import Held, Keeper
 from rota.client.threads import Threads
-from rota.client.trade import Poller, Trade, wish_of
+from rota.client.trade import Poller, Trade, named, warn_of, wish_of
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from rota.client.fields import DeclaredType, RetryFields
-    from rota.client.functions import Outcome
     from rota.client.steps import Json
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -244,7 +243,7 @@ class Worker:
             if not held.ctx.cancelled:  # else it may be half a result, or a failure to stop
                 outcome = came_of_it
                 if outcome["outcome"] == "fail":
-                    _warn_of(held.ctx, outcome)
+                    warn_of(held.lease, outcome)
             await self._keeper.flush(held)
         except asyncio.CancelledError:
             pass  # dropped, or given back; an outcome that is there is told anyhow
@@ -260,9 +259,12 @@ class Worker:
             if not self._running:
                 self._all_done.set()
 
-    def _drop(self, held: Held, reason: str) -> None:
-        """Stop an attempt that is not wanted any more."""
-        log.warning("stopping %s: %s", held.ctx.task_id, reason)
+    def _drop(self, held: Held, reason: str, said: Json) -> None:
+        """Stop an attempt that is not wanted any more, or has failed, as the server says."""
+        if "code" in said:
+            warn_of(held.lease, said)
+        else:
+            log.warning("stopping %s: %s", named(held.lease), reason)
         if held in self._waiting:
             self._waiting.remove(held)
             self._keeper.remove(held)
@@ -315,18 +317,6 @@ class Worker:
                 wait.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*mine, return_exceptions=True)
-
-
-def _warn_of(ctx: Context, outcome: Outcome) -> None:
-    log.warning(
-        "attempt %d of task %s (%s of %s) failed (%s): %s",
-        ctx.attempt,
-        ctx.task_id,
-        ctx.action,
-        ctx.agent,
-        outcome.get("code", "no code"),
-        outcome["error"][: logs.ERROR_CHARS_MAX],
-    )
 
 
 class _Signals:

@@ -154,6 +154,8 @@ class StopView(BaseModel):
     leaseId: str
     state: str | None = Field(None, description="of the task, if it is known")
     expiresAt: str | None = None
+    code: str | None = Field(None, description="why its attempt has failed, if it has")
+    error: str | None = Field(None, description="the same in words")
 
 
 class LeasePage(BaseModel):
@@ -172,6 +174,8 @@ class HeartbeatView(BaseModel):
     state: str
     expiresAt: str | None = None
     cancelRequested: bool
+    code: str | None = Field(None, description="why its attempt has failed, if it has")
+    error: str | None = Field(None, description="the same in words")
     stop: list[StopView] | None = Field(None, description="other leases to stop working on")
 
 

@@ -12,7 +12,9 @@ from rota.actors.dispatcher import DispatcherActor
 from rota.actors.leases import LeasesActor
 from rota.actors.runtime import body_of
 from rota.domain.leases import named_by
+from rota.domain.task import TaskState
 from rota.errors import NotFound
+from rota.logs import ERROR_CHARS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,11 +67,14 @@ class Stop(NamedTuple):
     """A lease that its worker is to stop working on.
 
     Without `expires_at` it is over. Else a force-stop waits for the worker to say that it stopped.
+    If its attempt has failed, `code` and `error` say why.
     """
 
     lease: str
     state: str | None = None
     expires_at: int | None = None
+    code: str | None = None
+    error: str | None = None
 
 
 def stops_of(
@@ -87,6 +92,9 @@ def stops_of(
             found[name] = Stop(name)
         elif task.token != token or not task.is_leased or task.worker != worker:
             found[name] = Stop(name, task.state.value)
+            if task.token == token and task.state in (TaskState.FAILED, TaskState.SCHEDULED):
+                why = (task.error or "")[:ERROR_CHARS_MAX]
+                found[name] = found[name]._replace(code=task.error_code, error=why)
         elif task_id in state.projects.killing:
             found[name] = Stop(name, task.state.value, task.expires_at)
     return found

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.worker_process import WorkerProcess
@@ -15,6 +16,8 @@ from rota.cli.worker import load
 from rota.errors import ConfigError
 
 SOURCE = """
+import asyncio
+
 from rota.client import Worker
 
 worker = Worker()
@@ -25,6 +28,16 @@ number = 7
 @worker.task("cli_greet")
 async def greet(name="world"):
     return f"hello {name}"
+
+
+@worker.task("cli_slow")
+async def slow():
+    await asyncio.sleep(60)
+
+
+@worker.task("cli_huge")
+async def huge():
+    return "x" * (5 << 20)
 
 
 @worker.task("cli_fail")
@@ -75,7 +88,7 @@ def test_it_runs_until_it_is_told_to_stop(here, server, client):
         task = client.submit("cli_greet", "cli-worker", params={"name": "bob"})["taskId"]
         assert client.wait(task, 60)["result"] == "hello bob"
         assert worker.stop(signal.SIGINT) == 0
-    served = re.escape("takes cli_fail, cli_greet (2 at once)")
+    served = re.escape("takes cli_fail, cli_greet, cli_huge, cli_slow (2 at once)")
     assert re.match(rf"^\S+Z info rota.worker: \S+ {served}", worker.output())
 
 
@@ -100,6 +113,27 @@ def test_a_failed_attempt_is_one_warning_in_both_logs(here, server, client):
     assert theirs[0].endswith("x; it is tried again")
     assert theirs[1].endswith("x; the task has failed")
     assert "hunter2" not in worker.output() + server.output()
+
+
+def test_an_attempt_that_the_server_ends_is_the_same_warning(here, server, client):
+    """The server ends one by its timeout or deadline, and refuses a result that is too large."""
+    cases = [
+        ("cli_slow", {"timeout_s": 1}, "timeout"),
+        ("cli_slow", {"deadline": datetime.now(UTC) + timedelta(seconds=4)}, "deadline_exceeded"),
+        ("cli_huge", {}, "bad_result"),
+    ]
+    ids = []
+    with WorkerProcess(here, "good_worker", server.url, "--quiet", "--json-logs") as worker:
+        for action, said, code in cases:
+            ids.append(client.submit(action, "cli-worker", **said)["taskId"])
+            assert client.wait(ids[-1], 60)["error"]["code"] == code
+        assert worker.stop() == 0
+    told = [json.loads(line)["message"] for line in worker.output().splitlines()]
+    assert len(told) == len(cases)
+    for task, (action, _, code), line in zip(ids, cases, told, strict=True):
+        assert line.startswith(
+            f"attempt 1 of task {task} ({action} of cli-worker) failed ({code}): "
+        )
 
 
 def test_a_worker_that_reloads_ends_at_sigterm_without_a_warning(here, server, client):

@@ -351,7 +351,7 @@ def test_an_attempt_that_ends_during_its_heartbeat_is_not_reported_as_lost(serve
         async with RotaClient(server.url) as rota, Late(server.url) as late:
             await rota.submit("quick", "late")
             (lease,) = (await late.lease("w-late", agents=["late"]))["leases"]
-            keeper = Keeper(late, 30.0, lambda held, reason: lost.append(reason))
+            keeper = Keeper(late, 30.0, lambda held, reason, said: lost.append(reason))
             ctx = Context(lease, loop=asyncio.get_running_loop(), on_note=lambda: None)
             held = Held(lease, ctx, Function(story, {}))
             keeper.add(held)

@@ -156,6 +156,20 @@ def test_a_lease_that_has_expired_is_told(rota: Rota) -> None:
     assert stop == {"leaseId": lost["leaseId"], "state": "ready"}
 
 
+@pytest.mark.parametrize(("retry", "state"), [(None, "failed"), ({"maxAttempts": 2}, "scheduled")])
+def test_a_timeout_is_told_with_its_code(rota: Rota, retry: Any, state: str) -> None:
+    beat = Beat(rota, leased(rota))
+    rota.submit_native("ann", "fit", timeoutMs=1000, retry=retry)
+    [late] = take(rota, "ada", start=True)
+    [stop] = beat.heard()["stop"]
+    assert (stop["leaseId"], stop["state"], stop["code"]) == (late["leaseId"], state, "timeout")
+    assert stop["error"]
+    rota.submit_native("ann", "fit", timeoutMs=3000, retry=retry)
+    [late] = take(rota, "ben", start=True)
+    heard = Beat(rota, late).heard()
+    assert (heard["cancelRequested"], heard["code"]) == (True, "timeout")
+
+
 def test_a_request_for_tasks_is_answered_when_there_is_something_to_stop(rota: Rota) -> None:
     lease = leased(rota)
     waiting = Waiting(rota)

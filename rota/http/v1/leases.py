@@ -114,6 +114,7 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> tuple[list[Lent], dic
 
 def _stop(stop: Stop) -> dict[str, Any]:
     shown = {"leaseId": stop.lease, "state": stop.state, "expiresAt": _moment(stop.expires_at)}
+    shown |= {"code": stop.code, "error": stop.error}
     return {name: value for name, value in shown.items() if value is not None}
 
 
@@ -180,7 +181,7 @@ async def heard(call: Call, body: HeartbeatBody) -> dict[str, Any]:
         del body  # it may be long, and so may the wait
         stops = await _stops(call, found.worker, names, wait_ms)
         if (own := stops.pop(name, None)) is not None:
-            answer["state"] = own.state or found.state
+            answer |= _stop(own)
             expires_at, must_stop = own.expires_at, True
         if stops:
             answer["stop"] = [_stop(each) for each in stops.values()]
