@@ -22,7 +22,7 @@ from rota.domain.caps import FLOW
 from rota.domain.declared import key_of, limit_of
 from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.fold import AWAITED_PROJECT
-from rota.domain.task import READY, WAITING, lane_for
+from rota.domain.task import FAILED, READY, WAITING, lane_for
 from rota.logs import ERROR_CHARS_MAX
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ class Consequences:
             _who_ran(task),
             event.code,
             event.error[:ERROR_CHARS_MAX],
-            "it is tried again" if type(event) is e.AttemptFailed else "the task has failed",
+            "the task has failed" if task is None or task.state is FAILED else "it is tried again",
             owner=event.agent,
         )
 

@@ -35,7 +35,7 @@ from rota.domain.lending import LENT_BYTES_MAX
 from rota.domain.notes import decide_notes
 from rota.domain.project import decide_return
 from rota.domain.refusals import Refusals
-from rota.domain.task import ASSIGNED, RELEASED, UNREAD, Task
+from rota.domain.task import ASSIGNED, READY, RELEASED, SCHEDULED, UNREAD, Task
 from rota.domain.tokens import ROTA, by_worker
 from rota.errors import Conflict, InvalidRequest, RequestError, RotaError
 
@@ -358,7 +358,8 @@ class LeasesActor(CooperativeActor):
         if type(event) is TaskSucceeded:
             return Settled(said.task, "succeeded")
         if type(event) is AttemptFailed:
-            return Settled(said.task, task.state.value, event.next_at)
+            next_at = event.next_at if task.state in (SCHEDULED, READY) else 0  # stopped
+            return Settled(said.task, task.state.value, next_at)
         return Settled(said.task, "failed")
 
     def _refuse(self, said: lm.LeaseOutcome, task: Task | None, by: str) -> None:

@@ -138,6 +138,27 @@ def test_an_attempt_that_is_cut_off_ends_under_its_number(serve: Servers) -> Non
     assert failed["data"]["attempt"] == 1
 
 
+@pytest.mark.parametrize("path", ["fail", "settle"])
+@pytest.mark.parametrize(("how", "state"), [("force-stop", "failed"), ("stop", "blocked")])
+def test_a_failure_of_what_is_stopped_promises_no_attempt(
+    serve: Servers, how: str, state: str, path: str
+) -> None:
+    rota = serve({"projects": {"killWaitMs": 1}})
+    _, lease = run_of(rota)
+    rota.post(f"/v1/projects/p/queue/{how}")
+    said = {"error": "no glue", "retryable": True}
+    if path == "fail":
+        answer = say(rota, lease, "fail", **said).json
+    else:
+        outcome = {"leaseId": lease["leaseId"], "token": lease["token"], "outcome": "fail", **said}
+        body = {"workerId": "ada", "outcomes": [outcome]}
+        [answer] = rota.post("/v1/leases/settle", body).json["outcomes"]
+    assert answer["state"] == state
+    assert "nextAttemptAt" not in answer
+    if state == "failed":
+        assert not any("tried again" in line for line in rota.log.lines)
+
+
 def test_what_a_run_that_took_too_long_cuts_off_says_so(serve: Servers) -> None:
     rota = serve({"projects": {"runTimeoutMs": 1000}})
     run, lease = run_of(rota)
