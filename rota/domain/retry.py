@@ -7,7 +7,7 @@ the caller. An executor's `Retry-After` lengthens the wait, past `maxMs` if need
 `connection`, `status:503`, `status:5xx`, `code:NAME`; without it every error is tried again but
 those that no repetition can mend. An executor's own word that it is no use trying again is taken;
 that it is, only where `retryOn` does not say otherwise. A worker that asks for another attempt at a
-task without a policy gets what is usual (`ASKED_FOR`).
+task without a policy gets what is usual (`ASKED_FOR`), which the task then keeps for this life.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ def classes_of(code: str, details: dict[str, Any] | None) -> set[str]:
 def decide_failure(
     task: Task, outcome: Outcome, now: int, draw: float
 ) -> e.AttemptFailed | e.TaskFailed:
-    policy = _policy_for(task, outcome)
+    policy = policy_of(task)
+    if policy is None and task.worker is not None:
+        asks = outcome.retryable is True or outcome.retry_after_s is not None
+        policy = ASKED_FOR if asks else None
     head = (task.id, task.agent, task.attempt, outcome.code, outcome.error)
     if policy is not None:
         spent = task.attempt - task.spent_before
@@ -111,9 +114,9 @@ def decide_failure(
     return e.TaskFailed(*head, outcome.details)
 
 
-def _policy_for(task: Task, outcome: Outcome) -> RetryPolicy | None:
+def policy_of(task: Task) -> RetryPolicy | None:
+    """Give the policy of a task; one without that is tried again has what its worker asked for."""
     given = task.plan.retry if task.plan is not None else None
     if given is not None:
         return RetryPolicy(**given)
-    asks = outcome.retryable is True or outcome.retry_after_s is not None
-    return ASKED_FOR if asks and task.worker is not None else None
+    return ASKED_FOR if task.retries else None

@@ -14,8 +14,8 @@ from pydantic.alias_generators import to_camel
 from rota.clock import rfc3339
 from rota.domain.commands import PULL
 from rota.domain.packed import spliced
-from rota.domain.plan import Plan, shown_in
-from rota.domain.retry import RetryPolicy
+from rota.domain.plan import NO_PLAN, Plan, shown_in
+from rota.domain.retry import RetryPolicy, policy_of
 from rota.domain.task import BLOCKED, READY, SCHEDULED, TERMINAL
 from rota.wording import NO_EXECUTOR
 
@@ -51,8 +51,8 @@ def native(task: Task) -> dict[str, Any]:
         view["interruptions"] = task.interruptions
     if task.edited:
         view["edited"] = True
-    if task.plan is not None:
-        _add_plan(view, task, task.plan)
+    if task.plan is not None or task.retries:
+        _add_plan(view, task, task.plan or NO_PLAN)
     if task.notes is not None and task.notes.progress is not None:
         view["progress"] = task.notes.progress
     if task.error is not None:
@@ -80,14 +80,13 @@ def _add_plan(view: dict[str, Any], task: Task, plan: Plan) -> None:
         view["notBefore"] = rfc3339(plan.not_before)
     if task.state is SCHEDULED:
         view["nextAttemptAt"] = rfc3339(task.next_at)
-    if plan.retry is not None:
-        view["retry"] = retry(plan.retry)
-        view["maxAttempts"] = view["retry"]["maxAttempts"]
+    if (policy := policy_of(task)) is not None:
+        view["retry"] = retry(policy)
+        view["maxAttempts"] = policy.max_attempts
 
 
-def retry(written: dict[str, Any]) -> dict[str, Any]:
-    """Show a whole policy that is written as events carry it."""
-    policy = RetryPolicy(**written)
+def retry(policy: RetryPolicy) -> dict[str, Any]:
+    """Show a whole policy."""
     return {to_camel(name): value for name, value in policy._asdict().items() if value is not None}
 
 

@@ -223,6 +223,17 @@ def test_a_dead_task_can_be_revived_with_another_payload(quick: Rota) -> None:
     assert refused.json["error"].startswith("only a dead task can be retried; this one is failed")
 
 
+def test_a_row_shows_the_policy_that_its_worker_asked_for(serve: Servers) -> None:
+    rota = serve({})
+    task_id = rota.submit_native("FitmentAgent", "generate_fitment")
+    assert row_of(rota, task_id)["max_attempts"] == 1
+    assert failed(rota, leased(rota)[0], retryable=True).json["status"] == "pending"
+    row = row_of(rota, task_id)
+    assert (row["status"], row["attempts"], row["max_attempts"]) == ("pending", 1, 4)
+    view = rota.get(f"/v1/tasks/{task_id}").json
+    assert (view["maxAttempts"], view["retry"]["maxAttempts"]) == (4, 4)
+
+
 def test_a_failure_that_no_attempt_can_mend_is_dead_at_once(rota: Rota) -> None:
     task_id = created(rota)
     assert failed(rota, leased(rota)[0], retryable=False).json["status"] == "dead"

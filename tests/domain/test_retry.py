@@ -25,7 +25,15 @@ from support.builders import (
 from rota.domain import events as e
 from rota.domain.attempts import decide_result, decide_timeout
 from rota.domain.commands import Outcome
-from rota.domain.retry import HOPELESS, RETRY_AFTER_S_MAX, RetryPolicy, classes_of, decide_failure
+from rota.domain.retry import (
+    ASKED_FOR,
+    HOPELESS,
+    RETRY_AFTER_S_MAX,
+    RetryPolicy,
+    classes_of,
+    decide_failure,
+    policy_of,
+)
 
 NOW = START_US + 60_000_000
 BAD = Outcome(ok=False, code="boom", error="it broke")
@@ -338,6 +346,16 @@ LENT_THRICE = [
         released(after="backoff"),
     )
 ]
+
+
+def test_the_usual_policy_holds_for_all_attempts_once_it_was_asked_for() -> None:
+    story = given(submitted(), *LENT_THRICE[:3])
+    assert policy_of(story.task) == ASKED_FOR
+    story = given(submitted(), *LENT_THRICE[:3], assigned(attempt=2, worker="ada"))
+    assert policy_of(story.task) == ASKED_FOR
+    assert isinstance(decide_failure(story.task, BAD, NOW, 0.0), e.AttemptFailed)
+    story = given(submitted(), assigned(worker="ada"))
+    assert policy_of(story.task) is None
 
 
 def test_the_usual_policy_ends_after_four_attempts() -> None:

@@ -332,7 +332,7 @@ class Attempts(Rule):
 
     def _policy(self, task: ModelTask, details: dict[str, Any]) -> dict[str, Any]:
         """Give the policy of a task; if it has none, what a worker gets that asks for a retry."""
-        asks = details.get("retryable") is True or "retryAfter" in details
+        asks = details.get("retryable") is True or "retryAfter" in details or task.charged > 1
         if task.event.retry is None and task.event.executor == "pull" and asks:
             return {**self.POLICY, "max_attempts": 4}
         return {**self.POLICY, **(task.event.retry or {})}

@@ -17,7 +17,7 @@ from rota.config import PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.intake import Request, Usual
 from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
-from rota.domain.retry import RetryPolicy
+from rota.domain.retry import RetryPolicy, policy_of
 from rota.domain.task import WAITING, TaskState
 from rota.errors import RequestError
 from rota.http.dialects.automechanica_models import AutoMechanicaBody, own_word
@@ -75,7 +75,7 @@ def view(task: Task) -> dict[str, Any]:
         "priority": task.priority,
         "status": STATES[task.state],
         "attempts": attempts_of(task),
-        "max_attempts": RetryPolicy(**(plan.retry or {})).max_attempts,
+        "max_attempts": (policy_of(task) or RetryPolicy()).max_attempts,
         "available_at": _moment(_available_at(task)),
         "lease_owner": owner,
         "lease_expires_at": _moment(expires_at),

@@ -17,7 +17,7 @@ from rota.domain.browsers import START, STOP, STOP_ALL
 from rota.domain.intake import EVERY_TYPE, NOTHING_USUAL, Request, TimeoutTooLong, Usual
 from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
-from rota.domain.retry import RetryPolicy
+from rota.domain.retry import RetryPolicy, policy_of
 from rota.domain.task import TaskState
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http.dialects.job_pages import numbered_page
@@ -78,7 +78,7 @@ MESSAGES = {"timeout": "Execution timeout", "queue_timeout_exceeded": "Queue tim
 
 def view(task: Task) -> dict[str, Any]:
     plan = task.plan
-    policy = RetryPolicy(**plan.retry) if plan is not None and plan.retry else RetryPolicy()
+    policy = policy_of(task) or RetryPolicy()
     shown: dict[str, Any] = {
         "jobId": task.id,
         "jobType": task.action,

@@ -19,7 +19,7 @@ from rota.domain import events as e
 from rota.domain.intake import CHAT, BatchRequest, Request, TimeoutTooLong, Usual
 from rota.domain.packed import spliced, written
 from rota.domain.plan import NO_PLAN, Plan
-from rota.domain.retry import RetryPolicy
+from rota.domain.retry import RetryPolicy, policy_of
 from rota.domain.task import BLOCKED, SCHEDULED, TERMINAL, TaskState
 from rota.errors import InvalidRequest
 from rota.http.dialects.models import BrowserOSBatch, BrowserOSBody
@@ -74,7 +74,7 @@ EVENTS: dict[type[Any], str] = {
 
 def view(task: Task) -> dict[str, Any]:
     plan = task.plan
-    policy = RetryPolicy(**plan.retry) if plan is not None and plan.retry else RetryPolicy()
+    policy = policy_of(task) or RetryPolicy()
     params = task.params or {}
     shown: dict[str, Any] = {
         "taskId": task.id,

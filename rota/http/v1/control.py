@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rota.config import scheduler_changes
 from rota.domain.declared import EVERY_AGENT, limit_of
 from rota.domain.intake import CHAT
+from rota.domain.retry import RetryPolicy
 from rota.errors import ConfigError, InvalidRequest
 from rota.http import agents, figures, views
 from rota.http.models import ACTION, AGENT_ID, ReasonBody, ReloadBody
@@ -90,7 +91,7 @@ def _declared(state: State) -> dict[str, list[dict[str, Any]]]:
         row: dict[str, Any] = {} if agent == EVERY_AGENT else {"agentId": agent}
         row["by"] = each.by
         if each.retry is not None:
-            row["retry"] = views.retry(each.retry)
+            row["retry"] = views.retry(RetryPolicy(**each.retry))
         if each.timeout_ms is not None:
             row["timeoutMs"] = each.timeout_ms
         if each.max_concurrent is not None:
