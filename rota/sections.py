@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -34,6 +35,20 @@ LIMIT_MAX = 100_000_000
 DEFAULT = "default"
 """The namespace that is always there, and is meant where none is named."""
 NamespaceName = Annotated[str, Field(pattern=NAMESPACE)]
+
+
+def _as_browsers_say(origin: str) -> str:
+    """Write an origin as browsers send it: in small letters, IDNA, without the default port."""
+    scheme, _, host = origin.partition("://")
+    try:
+        host = host.lower().encode("idna").decode()
+    except UnicodeError:
+        msg = "must be an origin whose host has 1 to 63 characters between its dots"
+        raise ValueError(msg) from None
+    return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
+
+
+Origin = Annotated[str, Field(pattern=ORIGIN), AfterValidator(_as_browsers_say)]
 FOLLOW_UP_NAMES = ("result", "task")
 """What the placeholders in the params of a follow-up may begin with."""
 NAME_CHARS_MAX = 200
@@ -245,7 +260,7 @@ class ServerSettings(Section):
     grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     map_bytes: Annotated[int, Field(ge=1 << 16)] = 16 << 30
     snapshot_every_events: Annotated[int, Field(ge=100)] = 100_000
-    allow_origins: tuple[Annotated[str, Field(pattern=ORIGIN)], ...] = ()
+    allow_origins: tuple[Origin, ...] = ()
     allow_network_fs: bool = False
     on_event: tuple[str, ...] = ()
     tls: TlsSettings | None = None

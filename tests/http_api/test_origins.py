@@ -64,7 +64,25 @@ def test_nothing_is_shared_unless_it_is_set(rota: Rota) -> None:
     assert "access-control-allow-origin" not in rota.get("/v1/tasks").headers
 
 
-@pytest.mark.parametrize("entry", ["*", "localhost:5173", "http://*", "http://a/", "ftp://a"])
+@pytest.mark.parametrize(
+    ("entry", "sent"),
+    [
+        ("https://App.example:443", "https://app.example"),
+        ("http://Localhost:80", "http://localhost"),
+        ("http://app.example:443", "http://app.example:443"),
+        ("https://bücher.example:8443", "https://xn--bcher-kva.example:8443"),
+        ("http://[::1]:80", "http://[::1]"),
+    ],
+)
+def test_an_origin_is_taken_as_browsers_send_it(serve: Servers, entry: str, sent: str) -> None:
+    rota = serve({"server": {"allowOrigins": [entry]}})
+    assert ask(rota, sent)[0] == 204
+    assert rota.get("/v1/config").json["server"]["allowOrigins"] == [sent]
+
+
+@pytest.mark.parametrize(
+    "entry", ["*", "localhost:5173", "http://*", "http://a/", "ftp://a", "http://a..b"]
+)
 def test_what_is_no_origin_is_refused_at_start(serve: Servers, entry: str) -> None:
     with pytest.raises(ConfigError, match="origin"):
         serve({"server": {"allowOrigins": [entry]}})
