@@ -18,7 +18,7 @@ from rota.actors.bulk_messages import Reprioritised
 from rota.actors.log_rate import LogRate
 from rota.actors.schedule_messages import FireSchedule, LookAtSchedule
 from rota.domain import events as e
-from rota.domain.caps import FLOW
+from rota.domain.caps import FLOW, KEY
 from rota.domain.declared import key_of, limit_of
 from rota.domain.delivery import ESCALATED, delivery_id
 from rota.domain.fold import AWAITED_PROJECT
@@ -77,6 +77,7 @@ class Consequences:
         self._batches = state.batches
         self._schedules = state.schedules
         self._orders = state.backlog.orders
+        self._slots = state.slots
         self._due = state.graph.due
         self._cast = cast
         self._moments = moments
@@ -214,7 +215,8 @@ class Consequences:
         event: Any = record.event
         is_lost = type(event) is e.AttemptInterrupted
         worker = None if is_lost else task.worker
-        self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane, worker))
+        of_key = self._slots.of_limit(KEY + task.lane[2])
+        self._cast.dispatcher.tell(m.SlotFreed(task.agent, task.lane, worker, of_key))
         if task.worker is not None:
             how = event.reason if is_lost else getattr(event, "code", None) or "cancelled"
             attempt = getattr(event, "attempt", task.attempt)

@@ -322,10 +322,14 @@ class DispatcherActor(CooperativeActor):
             self._impatient.pop()
 
     def _freed(self, message: SlotFreed) -> None:
-        agent, lane, worker = message
-        sticky_us = self._journal.state.control.limits.sticky_ms * 1000
-        if worker is not None and lane[2] and sticky_us:
-            self._lending.keep(lane[2], worker, self._journal.now() + sticky_us)
+        agent, lane, worker, of_key = message
+        limits, now = self._journal.state.control.limits, self._journal.now()
+        if worker is not None and lane[2] and limits.sticky_ms:
+            since, order = now, self._journal.state.backlog.orders.get(agent)
+            had_room = of_key + 1 < limits.per_key
+            if had_room and order is not None and (head := order.head(lane)) is not None:
+                since = head.ready_at
+            self._lending.keep(lane[2], worker, since + limits.sticky_ms * 1000, now)
             self._let_keys_go_later()
         elif lane[2] and side_of(lane) == PULL:
             self._lending.forget(lane[2])

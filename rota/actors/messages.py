@@ -223,11 +223,15 @@ class HeadChanged(NamedTuple):
 
 
 class SlotFreed(NamedTuple):
-    """A task of this lane gave its slot back, or the `worker` did that held it."""
+    """A task of this lane gave its slot back, or the `worker` did that held it.
+
+    So many slots `of_key` are still taken.
+    """
 
     agent: str
     lane: Lane
     worker: str | None = None
+    of_key: int = 0
 
 
 class AgentReleased(NamedTuple):

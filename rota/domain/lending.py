@@ -350,11 +350,11 @@ class Lending:
 
     # -- keys that a worker had
 
-    def keep(self, key: str, worker: str, until: int) -> None:
+    def keep(self, key: str, worker: str, until: int, now: int) -> None:
         """Remember which worker had a key last; keep the key for it, unless it waits already."""
         self.forget(key)
         self._last_worker[key] = worker
-        if worker not in self._by_worker:
+        if worker not in self._by_worker and now < until:
             self._keep(key, Kept(until, worker))
         if len(self._last_worker) > KEPT_MAX:
             self.forget(next(iter(self._last_worker)))

@@ -15,6 +15,7 @@ from rota.actors.runtime import body_of
 from rota.domain.commands import PULL, Limits, Outcome
 from rota.domain.intake import Request
 from rota.domain.leases import lease_id
+from rota.domain.plan import Plan
 from rota.domain.tokens import LOCAL
 from rota.domain.wants import Filter, Wants
 from rota.errors import Conflict, StorageUnavailable
@@ -100,6 +101,25 @@ def test_a_lease_expires_when_its_worker_was_silent_for_its_whole_length(bench: 
     assert bench.kinds(task)[-2:] == ["LeaseExpired", "AttemptInterrupted"]
     assert isinstance(bench.settle(lent), Conflict)
     assert bench.kinds(task)[-1] == "ResultRefused"
+
+
+@pytest.mark.parametrize(("per_key", "waits_s"), [(2, 0), (1, 1.5)])
+def test_a_key_with_a_free_slot_is_kept_from_when_the_task_was_ready(
+    per_key: int, waits_s: float
+) -> None:
+    bench = LeaseBench(Limits(sticky_ms=1500, per_key=per_key))
+    bench.submit(FIT._replace(plan=Plan(key="shop")))
+    lent = bench.take("ada")
+    bench.submit(FIT._replace(plan=Plan(key="shop")))
+    bench.wait(3)
+    bench.settle(lent)
+    waiting = bench.ask_for("ben", wait_s=5)
+    if waits_s:
+        assert not waiting.answers
+        bench.wait(waits_s)
+    bench.let_read()
+    assert len(waiting.answers) == 1
+    bench.close()
 
 
 def test_a_heartbeat_lets_it_live_for_its_full_length_again(bench: LeaseBench) -> None:

@@ -256,7 +256,7 @@ def test_only_so_many_keys_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lending, "KEPT_MAX", 3)
     bench = roomy()
     for n in range(10):
-        bench.line.keep(f"key-{n}", "ada", 10**9)
+        bench.line.keep(f"key-{n}", "ada", 10**9, 0)
     assert list(bench.line._kept) == ["key-7", "key-8", "key-9"] == list(bench.line._last_worker)
     assert bench.turns._caps.kept == {"key:key-7", "key:key-8", "key:key-9"}
 

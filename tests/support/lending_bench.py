@@ -130,11 +130,18 @@ class LendingBench(Bench):
         key = task.lane[2]
         if key and sticky_us:
             self.sticky_us = sticky_us
-            self.line.keep(key, worker, self.now + sticky_us)
+            flying = [self.state.tasks.by_id[each] for each in self.names(flying=True)]
+            had_room = (
+                sum(each.lane[2] == key for each in flying) < self.state.control.limits.per_key
+            )
+            order = self.state.backlog.orders.get(task.agent)
+            head = order.head(task.lane) if order is not None and had_room else None
+            until = (self.now if head is None else head.ready_at) + sticky_us
+            self.line.keep(key, worker, until, self.now)
             self.last[key] = worker
             self.barred.pop(key, None)
-            if not self.line.waits(worker):
-                self.barred[key] = self.now + sticky_us, False
+            if not self.line.waits(worker) and self.now < until:
+                self.barred[key] = until, False
         self.complete(name)
 
     def keep_for_first(self, agent: str, lane: Lane) -> None:
