@@ -46,6 +46,11 @@ def test_every_body_has_an_example_that_a_server_takes(
         assert answer.status in (200, 201, 202, 404, 409), (method, path, answer.body)
 
 
+def test_the_job_example_says_what_its_server_needs(document: dict[str, Any]) -> None:
+    fields = document["components"]["schemas"]["JobBody"]["properties"]
+    assert "--preset browsermanager" in fields["jobType"]["description"]
+
+
 def test_every_example_is_one_of_a_body() -> None:
     bodies = {route.body.__name__ for route in ROUTES if route.body is not None} | {"EnvBody"}
     assert set(EXAMPLES) == bodies

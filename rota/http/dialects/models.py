@@ -133,7 +133,9 @@ class EnvBody(JobFields):
 class JobBody(JobFields):
     """POST /api/jobs: any type of job."""
 
-    jobType: Action | None = None
-    type: Action | None = None
+    jobType: Action | None = Field(
+        None, description="a type that is configured; `--preset browsermanager` has the document's"
+    )
+    type: Action | None = Field(None, description="the same as jobType")
     profileId: TaskId | None = None
     payload: dict[str, Any] | None = None
