@@ -25,6 +25,7 @@ from rota.http.examples import EXAMPLES
 from rota.http.namespaces import HEADER
 from rota.http.route import NAMESPACE_QUERY
 from rota.http.v1 import events
+from rota.sight.room import room_of
 from rota.wording import NAMESPACE
 
 if TYPE_CHECKING:
@@ -248,8 +249,11 @@ def rendered(routes: tuple[Route, ...]) -> bytes:
 
 
 async def openapi(call: Call) -> Any:
-    """GET /openapi.json."""
-    return call.raw(rendered(call.app.routes))
+    """GET /openapi.json. Each answer holds a copy until it is read, so it takes room."""
+    body, room = rendered(call.app.routes), room_of.get()
+    if room is not None and not room.take(len(body)):
+        await room.wait(len(body))
+    return call.raw(body)
 
 
 async def home(call: Call) -> Any:

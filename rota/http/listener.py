@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import HttpVersion10, HttpVersion11, web
@@ -26,7 +27,6 @@ from rota.http.places import Places
 from rota.http.presence import AttendedConnection, connection_of
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable
 
     from aiohttp.web_request import BaseRequest
@@ -55,6 +55,8 @@ FRAMING_BYTES_MAX = 50_000
 ACCEPTS_MAX = 1024
 """How many connections are taken in one turn of the loop."""
 ACCEPT_PAUSE_S = 1.0
+SEND_BUFFER_BYTES = 128 << 10
+"""What the kernel may hold for each connection (it doubles this); left alone it takes megabytes."""
 
 
 class Protocol(AttendedConnection):
@@ -420,6 +422,7 @@ class Site(web.SockSite):
 
     async def start(self) -> None:
         await web.BaseSite.start(self)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._sock.listen(self._backlog)
         self._opening: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None

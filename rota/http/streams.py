@@ -10,7 +10,6 @@ to many rests in between, so that many streams take a share of the server and no
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from rota.sight.history import Wanted
 
 PUSH_BYTES_MAX = 256 << 10
-SEND_BUFFER_BYTES = 256 << 10
-"""What the kernel may hold for a reader; left alone it takes megabytes."""
 TURN_STREAMS = 50
 REST_S_MIN = 1e-3
 REST_S = 100e-6
@@ -86,9 +83,6 @@ class Stream:
         self.is_chunked = is_chunked
         self.is_idle = self.is_due = False
         self.changed = asyncio.Event()
-        assert connection.transport is not None
-        sock = connection.transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
     @property
     def has_room(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -84,8 +85,14 @@ def submitted(rota: Rota) -> None:
     assert rota.post("/projects/large/tasks", item).status == 201
 
 
+@pytest.fixture
+def readers() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
 def test_answers_take_shares_before_they_are_made(
-    serve: Servers, monkeypatch: pytest.MonkeyPatch
+    serve: Servers, monkeypatch: pytest.MonkeyPatch, readers: ThreadPoolExecutor
 ) -> None:
     shared = Shared(serve, monkeypatch)
     submitted(shared.rota)
@@ -101,11 +108,38 @@ def test_answers_take_shares_before_they_are_made(
             assert shared.budget()[0] <= 2.5 * LARGE, path
             assert shared.client("greedy").get("/v1/stats").status in (200, 403), "small ones pass"
             assert len(shared.client("other").get(path).body) > LARGE, "others have theirs"
-            for sock in socks:
-                found = read_all(sock)
+            for found in readers.map(read_all, socks):  # whichever have room first
                 assert found.startswith(b"HTTP/1.1 200"), (path, found[:300])
                 assert len(found) > LARGE, path
         until(lambda: shared.budget() == (0, 0), what=path)
+
+
+def test_an_answer_that_is_not_read_holds_its_room_and_not_the_kernels(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = Shared(serve, monkeypatch)
+    task = shared.rota.submit_native(action="waits", params={"x": "y" * 600_000})
+    with shared.unread(f"/v1/tasks/{task}") as sock:
+        until(lambda: shared.budget()[0] >= 600_000)
+        for _ in range(20):
+            assert shared.client("other").get(f"/v1/events?task={task}&limit=1").status == 200
+        assert shared.budget()[0] >= 600_000
+        assert len(read_all(sock)) > 600_000
+    until(lambda: shared.budget() == (0, 0))
+
+
+def test_the_document_of_the_api_takes_room_too(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch, readers: ThreadPoolExecutor
+) -> None:
+    shared = Shared(serve, monkeypatch)
+    size = len(shared.rota.get("/openapi.json").body)
+    monkeypatch.setattr(byte_budgets, "ANSWERS_BYTES_MAX", 3 * size)
+    shared.rota.inside(lambda s: setattr(s.app, "answer_budget", byte_budgets.AnswerBudget()))
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(shared.unread("/openapi.json")) for _ in range(3)]
+        until(lambda: shared.budget()[1] == 2, what="one is held, two wait")
+        assert all(len(found) > size for found in readers.map(read_all, socks))
+    until(lambda: shared.budget() == (0, 0))
 
 
 def test_who_waits_too_long_for_room_is_told_to_come_again(
