@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from rota.errors import InternalFault, LogCorrupt, LogError, RotaError
+from rota.errors import LogCorrupt, LogError, RotaError, StorageUnavailable
 
 logger = logging.getLogger("rota.http")
 
@@ -26,6 +26,4 @@ class Damage:
                 self.reason = str(error)
                 logger.error("the log is damaged; what can be read is still served: %s", error)
             return error
-        fault = InternalFault(error.message)
-        fault.status = 503
-        return fault
+        return StorageUnavailable(error.message, hint="try again later")

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from rota.errors import LogUnusable
+
 if TYPE_CHECKING:
     import pytest
     from support.http_server import Rota, Servers
+
+    from rota.server import Server
 
 
 def flip(rota: Rota, text: bytes) -> None:
@@ -63,3 +67,24 @@ def test_an_index_that_gives_another_tasks_records_is_damage(serve: Servers) -> 
     assert (answer.status, answer.code) == (500, "log_corrupt"), answer
     assert f"record {record['seq']} is not about task {mine}" in answer.json["error"]
     assert rota.get("/health").json["status"] == "degraded"
+
+
+def test_a_log_that_cannot_be_opened_for_a_while_is_unavailable(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = rota.submit_native()
+
+    def close(server: Server) -> None:
+        for name in ("head", "read", "read_task"):
+            monkeypatch.setattr(server.shard.log, name, reopened)
+
+    def reopened(*_: object) -> None:
+        raise LogUnusable("the log is being reopened")
+
+    rota.inside(close)
+    for path in ("/v1/events?after=0", f"/v1/tasks/{task}/events"):
+        answer = rota.get(path)
+        assert (answer.status, answer.code) == (503, "storage_unavailable"), answer
+        assert answer.json["retryable"] is True
+        assert "the log is being reopened" in answer.json["error"]
+    assert rota.get("/health").json["status"] == "ok"
