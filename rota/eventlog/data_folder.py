@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,17 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def give_to_owner_of(known: Path, path: Path) -> None:
+    """Give a file the owner and mode of another, where that is permitted.
+
+    Who repairs a log may be root, and its server another user, who must be able to open it.
+    """
+    found = known.stat()
+    with suppress(OSError):
+        os.chown(path, found.st_uid, found.st_gid)
+        path.chmod(found.st_mode & 0o777)
 
 
 @contextmanager

@@ -15,7 +15,8 @@ import lmdb
 
 from rota.errors import LogTooNew, LogUnusable
 from rota.eventlog.damage import damaged
-from rota.eventlog.data_folder import advice_for, fresh_folder, sync_folder
+from rota.eventlog.data_folder import advice_for, fresh_folder, give_to_owner_of, sync_folder
+from rota.eventlog.failed_index import INDEXED
 from rota.eventlog.page_check import DATABASES, MAY_LACK, PAGES_MIN, TRIES, PageCheck
 from rota.eventlog.port import FORMAT_VERSION
 
@@ -62,6 +63,8 @@ def open_environment(folder: Path, map_bytes: int, *, readonly: bool) -> tuple[A
     PageCheck(data).look_at_beginning()
     map_bytes = max(map_bytes, length)
     env = _open(folder, map_bytes, readonly=readonly)
+    if readonly:
+        give_to_owner_of(data, folder / "lock.mdb")  # it may have been made just now
     pages = env.info()["last_pgno"] + 1
     if data.stat().st_size < pages * env.stat()["psize"]:  # reading there would kill the process
         env.close()
@@ -127,6 +130,8 @@ def open_databases(env: Any, folder: Path, *, readonly: bool) -> dict[str, Any]:
             db["meta"] = env.open_db(b"meta", txn=txn)
         _check_format(folder, txn.get(b"format", db=db["meta"]))
         if not readonly:
+            if not txn.cursor().set_key(b"failed"):  # an index that is made now is not complete
+                txn.delete(INDEXED, db=db["meta"])
             for name, dupsort in DATABASES:
                 db[name] = env.open_db(name.encode(), txn=txn, dupsort=dupsort)
     return db

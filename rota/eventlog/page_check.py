@@ -191,6 +191,8 @@ class PageCheck:
         found: list[_Tree] = []
         self._walk(main, found)
         names = {tree.name for tree in found}
+        if unknown := names - {name for name, _ in DATABASES}:
+            raise self._wrong(f"it has a database {min(unknown)!r}, which is not one of rota's")
         for name, dupsort in DATABASES:
             if name not in names and name not in MAY_LACK and names != {"meta"}:
                 raise self._wrong(f"there is no database {name}")

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from rota.eventlog.committer import GROUP_RECORDS_MAX
-from rota.eventlog.data_folder import DataFolder, fresh_folder, sync_folder
+from rota.eventlog.data_folder import DataFolder, fresh_folder, give_to_owner_of, sync_folder
 from rota.eventlog.lmdb_store import LmdbLog
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def reindex(folder: Path, progress: Callable[[int, int], None]) -> Head:
             while group := list(islice(records, GROUP_RECORDS_MAX)):
                 log.append(group, group[0].seq - 1, epoch)
             head = log.head()
+        for path in (new / "data.mdb", folder / "lock"):
+            give_to_owner_of(folder / "data.mdb", path)
         # LMDB's table of readers belongs to the old file: the new one must not meet it.
         (folder / "lock.mdb").unlink(missing_ok=True)
         (new / "data.mdb").replace(folder / "data.mdb")

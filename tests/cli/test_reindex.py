@@ -252,3 +252,27 @@ def test_whatever_a_server_stumbles_over_verify_has_said(whole: Path, tmp_path: 
     assert said.pop(0) == "good", "what is whole"
     assert len(said) == FLIPS - 1
     assert bad > FLIPS // 10
+
+
+def test_a_database_of_another_name_is_damage_and_is_mended(whole: Path, folder: Path) -> None:
+    file = folder / "data.mdb"
+    file.write_bytes(file.read_bytes().replace(b"\6\0failed", b"\6\0faimed"))
+    with pytest.raises(LogCorrupt, match="it has a database"):
+        LmdbLog(folder)
+    verify_then_mend(whole, folder, "which is not one of rota's")
+
+
+def test_the_files_keep_their_owner_and_mode(folder: Path) -> None:
+    """Root mends what another user's server must open."""
+    owner = (12345, 12346) if not os.geteuid() else (os.geteuid(), os.getegid())
+    LmdbLog(folder).close()
+    (folder / "lock").unlink()
+    (folder / "lock.mdb").unlink()
+    os.chown(folder / "data.mdb", *owner)
+    (folder / "data.mdb").chmod(0o640)
+    for command in ("verify", "reindex", "verify"):
+        done = rota(command, "--data-dir", folder)
+        assert done.returncode == 0, done.stderr
+        for path in folder.iterdir():
+            found = path.stat()
+            assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (*owner, 0o640), path

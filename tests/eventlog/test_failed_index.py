@@ -4,6 +4,7 @@ where an older rota wrote past it, and a reader that may not write scans instead
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -54,6 +55,14 @@ def test_a_log_written_without_the_index_is_indexed_when_it_is_opened(tmp_path: 
     log = LmdbLog(tmp_path, readonly=True)
     assert log.failed_before(ALL, 1000) == failures
     log.close()
+
+
+def test_an_index_that_is_not_there_is_made_whatever_the_epoch_says(tmp_path: Path) -> None:
+    _, failures = written(tmp_path)
+    with open_raw(tmp_path) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(b"failed", txn=txn))
+    with closing(LmdbLog(tmp_path)) as log:
+        assert log.failed_before(ALL, 1000) == failures
 
 
 def test_a_reader_scans_a_log_without_the_index(
