@@ -167,10 +167,14 @@ def decide_next_try(failed: e.AttemptFailed, now: int) -> tuple[e.TaskReleased, 
 
 
 def decide_freeing(task: Task, now: int) -> e.TaskReleased | e.TaskDelayed:
-    """Let a blocked task go whose last dependency is met, or have it wait for its moment."""
+    """Let a blocked task go whose last dependency is met, or have it wait for its moment.
+
+    One that was put back on its project's list may have a backoff before it.
+    """
     not_before = task.plan.not_before if task.plan is not None else None
-    if not_before is not None and now < not_before:
-        return e.TaskDelayed(task.id, task.agent, not_before)
+    until = max(not_before or 0, task.next_at)
+    if now < until:
+        return e.TaskDelayed(task.id, task.agent, until)
     return e.TaskReleased(task.id, task.agent, "dependencies")
 
 

@@ -110,7 +110,8 @@ def _delayed(record: e.Record[e.TaskDelayed], task: Task) -> None:
 
 def _held(record: e.Record[e.TaskHeld], task: Task) -> None:
     task.state, task.waits = BLOCKED, {AWAITED_PROJECT + record.event.project}
-    task.next_at = 0
+    if task.attempt == task.spent_before:  # else its next attempt waits for its moment still
+        task.next_at = 0
     task.touched_at = record.at
 
 

@@ -36,7 +36,7 @@ from rota.projections.tokens import Tokens
 
 ENTRANCES = frozenset({e.TaskSubmitted, e.TaskRejected, e.TaskRevived})
 
-SNAPSHOT_VERSION = 16
+SNAPSHOT_VERSION = 17
 """Raise it when the shape of a dump changes; older snapshots are then ignored."""
 
 

@@ -152,6 +152,13 @@ def test_a_task_that_waits_for_its_next_attempt_does_not_hold_a_stop_up() -> Non
     later = e.AttemptFailed("a", "agent-1", 1, "bad", "it broke", START_US * 2)
     held, back = next_of(*running("a"), *taken("a"), assigned("a"), started("a"), later, stop)
     assert (held.task, back.item, back.held) == ("a", "a", True)
+    over = e.RunEnded("run-1", "p", "completed", "stopped")
+    again = (e.RunQueued("run-2", "p", "loop"), e.RunStarted("run-2", "p"))
+    story = (*running("a"), *taken("a"), assigned("a"), started("a"), later, stop)
+    assert next_of(*story, held, back, over, *again) == (
+        e.RunTaskSelected("run-2", "p", "a", "agent-1"),
+        e.TaskDelayed("a", "agent-1", START_US * 2, "run-2"),
+    ), "its backoff goes on"
 
 
 def test_a_force_stop_waits_for_what_runs_and_cancels_what_does_not() -> None:

@@ -555,7 +555,8 @@ class Model:
         elif kind == "attempt_failed":
             task.next_at = event.next_at - self.shift
         elif kind == "task_delayed":
-            task.next_at = event.until - (self.shift if task.is_delay else 0)
+            if not task.charged or event.until - self.shift != task.next_at:  # no backoff goes on
+                task.next_at = event.until - (self.shift if task.is_delay else 0)
         elif kind == "task_succeeded":
             task.result = event.result
 

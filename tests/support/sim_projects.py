@@ -250,6 +250,7 @@ class Projects(Rule):
             task = self.model.tasks[event.item]
             now = self.model.steady if task.is_delay else self.model.at
             is_early = task.not_before is not None and now < task.not_before
+            is_early |= bool(task.charged) and self.model.steady < task.next_at  # in its backoff
             then = "task_delayed" if is_early else "task_released"
         self.model.then.append((then, event.item))
 

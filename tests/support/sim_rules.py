@@ -191,10 +191,18 @@ class Clocks(Rule):
                 self.violated(f"{task.id} was let go after a {after}, and another is told")
         elif task.not_before is not None and self._at(not task.is_delay) < task.not_before:
             self.violated(f"{task.id} was let go before its moment")
+        elif task.charged and self._at(False) < task.next_at:
+            self.violated(f"{task.id} was let go from its list in its backoff")
 
     def on_task_delayed(self, task: ModelTask, record: Record) -> None:
-        until = record.event.until - (self.model.shift if task.is_delay else 0)  # type: ignore[union-attr]
-        if not self._at(not task.is_delay) < until == task.not_before:
+        until = record.event.until  # type: ignore[union-attr]
+        moments = [(task.not_before, not task.is_delay)]
+        if task.charged:  # put back on its list in its backoff
+            moments.append((task.next_at, False))
+        if not any(
+            self._at(is_wall) < until - (0 if is_wall else self.model.shift) == moment
+            for moment, is_wall in moments
+        ):
             self.violated(f"{task.id} was delayed although its moment has come")
 
     def on_task_expired(self, task: ModelTask, record: Record) -> None:
