@@ -164,7 +164,7 @@ class App:
             asked_by.set(call.share)
             turns_of.set(self._turns)
             if not route.is_stream:
-                room = AnswerRoom(self.answer_budget, call.share)
+                room = AnswerRoom(self.answer_budget, call.share, call.staying)
                 room_of.set(room)
             if request.method == "GET" and not path.startswith(_STATELESS):
                 await call.sight.readable()

@@ -3,7 +3,8 @@
 Of bodies counts what has come, not what was promised: nobody is kept out by headers alone. An
 answer takes room before it is made, by an estimate (sight/room.py), and has it until it is written
 or its client is gone. Each caller has a share of either (domain/shares.py). Who is over it with a
-body gets a 503; with an answer it waits a while, callers in turn, and gets one then. The largest
+body gets a 503; with an answer it waits a while, callers in turn, and gets one then, or at once if
+its caller has no place left to wait in, or its own is needed (http/places.py). The largest
 are made one after the other, with rests in between, so that others' requests have their turns of
 the loop. Small ones always pass, either way.
 """
@@ -15,11 +16,16 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from rota.domain.shares import Shares
-from rota.errors import PayloadTooLarge
+from rota.errors import PayloadTooLarge, QueueFull
 from rota.http.problems import HttpProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from aiohttp import StreamReader
+
+    Staying = Callable[[str, Callable[[], None]], AbstractContextManager[None]]
 
 BODIES_BYTES_MAX = 256 << 20
 """How much of large bodies is held at once, all of them together, until they have come whole."""
@@ -119,15 +125,19 @@ class AnswerRoom:
     aiohttp has a task for each request, which ends when the answer is written or the client gone.
     """
 
-    __slots__ = ("_budget", "_has_turn", "_held", "_waiter", "owner")
+    __slots__ = ("_budget", "_has_turn", "_held", "_staying", "_waiter", "owner")
 
-    def __init__(self, budget: AnswerBudget, owner: str) -> None:
-        """Take none yet, for the request that the running task serves."""
+    def __init__(self, budget: AnswerBudget, owner: str, staying: Staying) -> None:
+        """Take none yet, for the request that the running task serves, which stays while it waits.
+
+        `staying` is that of its Call.
+        """
         self.owner = owner
+        self._staying = staying
         self._budget = budget
         self._held = 0
         self._has_turn = False
-        self._waiter: tuple[asyncio.Future[None], int, bool] | None = None
+        self._waiter: tuple[asyncio.Future[bool], int, bool] | None = None
         serving = asyncio.current_task()
         assert serving is not None
         serving.add_done_callback(lambda _: self.give_back())
@@ -145,18 +155,26 @@ class AnswerRoom:
     async def wait(self, size: int, *, is_read: bool = False) -> None:
         """Wait for room for so many bytes, instead of what was taken. Raises HttpProblem."""
         self.give_back()
-        waiter = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiter = waiter, min(size, ANSWERS_BYTES_MAX // 2), is_read
+
+        def leave() -> None:
+            if not waiter.done():
+                waiter.set_result(False)
+
         try:
-            self._budget.line_up(self)
-            async with asyncio.timeout(WAIT_S):
-                await waiter
-        except TimeoutError:
-            msg = "as many bytes of answers as you may have are under way; read those first"
-            raise HttpProblem(503, "too_many_bytes", msg) from None
+            with self._staying(self.owner, leave):
+                self._budget.line_up(self)
+                async with asyncio.timeout(WAIT_S):
+                    has_room = await waiter
+        except (QueueFull, TimeoutError):
+            has_room = False
         finally:
             self._waiter = None
             self._budget.step_out(self)
+        if not has_room:
+            msg = "as many bytes of answers as you may have are under way; read those first"
+            raise HttpProblem(503, "too_many_bytes", msg)
 
     def come_in(self) -> bool:
         """Take what is waited for, and go on, if there is room now; who has left makes way, too."""
@@ -166,7 +184,7 @@ class AnswerRoom:
             return True
         if not self._may_have(size, is_read):
             return False
-        waiter.set_result(None)
+        waiter.set_result(True)
         return True
 
     def made(self, size: int) -> None:

@@ -157,6 +157,45 @@ def test_who_waits_too_long_for_room_is_told_to_come_again(
     assert shared.client("greedy").get("/v1/schedules/large").status == 200
 
 
+def test_who_waits_for_room_gives_its_place_to_others_and_has_a_share_of_them(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_budgets, "WAIT_S", 100)
+    guarded = Guarded(serve, {"server": {"connectionsMax": 2}})
+    for name in ("greedy", "modest", "other"):
+        guarded.make(name, "submit", "*")
+    large = guarded.rota.submit_native(action="waits", params={"x": "y" * 100_000})
+    small = guarded.rota.submit_native(action="waits")
+
+    def waiting() -> int:
+        return guarded.rota.inside(lambda s: len(s._http.server.places._waiting))
+
+    def asking(name: str, stack: contextlib.ExitStack) -> socket.socket:
+        sock = stack.enter_context(guarded.rota.connected(30))
+        token = f"Authorization: Bearer {guarded.tokens[name]}\r\n"
+        sock.sendall(f"GET /v1/tasks/{large} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n".encode())
+        return sock
+
+    guarded.rota.inside(
+        lambda s: s.app.answer_budget.shares.add("all", byte_budgets.ANSWERS_BYTES_MAX)
+    )
+    with contextlib.ExitStack() as stack:
+        first = asking("greedy", stack)
+        until(lambda: waiting() == 1)
+        refused = guarded.ask("greedy", "GET", f"/v1/tasks/{large}")
+        assert (refused.status, refused.code) == (503, "too_many_bytes"), "others' places"
+        second = asking("modest", stack)
+        until(lambda: waiting() == 2)
+        assert guarded.ask("other", "GET", f"/v1/tasks/{small}").status == 200
+        assert b'"too_many_bytes"' in read_all(first)
+        guarded.revoke("modest")
+        assert b'"too_many_bytes"' in second.recv(65536)
+        until(lambda: waiting() == 0)
+    guarded.rota.inside(
+        lambda s: s.app.answer_budget.shares.give_back("all", byte_budgets.ANSWERS_BYTES_MAX)
+    )
+
+
 def test_who_leaves_while_it_waits_is_forgotten(
     serve: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +250,7 @@ class Requests:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def _serve(self, owner: str, size: int) -> None:
-        room = AnswerRoom(self.budget, owner)
+        room = AnswerRoom(self.budget, owner, lambda *_: contextlib.nullcontext())
         if not room.take(size):
             await room.wait(size)
         self.made.append(owner)
