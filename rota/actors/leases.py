@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rota.actors import lease_messages as lm
 from rota.actors import messages as m
 from rota.actors.lent import Heard, Lent, Settled
-from rota.actors.params import UNREAD_PAUSE_US, filled_in, filled_size
+from rota.actors.params import UNREAD_PAUSE_US, filled_text
 from rota.actors.runtime import CooperativeActor
 from rota.actors.settling import Settling
 from rota.domain.attempts import decide_start
@@ -229,7 +229,7 @@ class LeasesActor(CooperativeActor):
         """Tell a worker of its leases, once all params are at hand and all of it is durable."""
         wants, parents = message.wants, message.parents
         lacking: dict[str, None] = {}
-        found: list[tuple[Task, Any]] = []
+        found: list[tuple[Task, bytes | InvalidRequest]] = []
         size = 0
         for task_id, token in message.given:
             task = self._held(task_id, token)
@@ -242,10 +242,10 @@ class LeasesActor(CooperativeActor):
             if size >= LENT_BYTES_MAX or self._is_killed(task):
                 self._release(task)  # it is more than was guessed, or not to be begun
                 continue
-            params, needed = filled_in(self._archive, task, parents)
+            params, needed = filled_text(self._archive, task, parents)
             lacking.update(dict.fromkeys(needed))
             found.append((task, params))
-            size += filled_size(task, params)
+            size += len(params) if isinstance(params, bytes) else 0
         if lacking:
 
             def go_on(read: Fetched | RotaError) -> None:
@@ -258,7 +258,9 @@ class LeasesActor(CooperativeActor):
         hand = _Hand(self, message.reply)
         self._journal.answer(hand, [each for each in lent if each is not None])
 
-    def _lend(self, task: Task, params: Any, by: str, *, start: bool) -> Lent | None:
+    def _lend(
+        self, task: Task, params: bytes | InvalidRequest, by: str, *, start: bool
+    ) -> Lent | None:
         """Give what a worker is told; None if the params cannot be made."""
         token = task.token
         if isinstance(params, InvalidRequest):

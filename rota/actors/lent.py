@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rota.domain.task import Task
 
 
 class Lent(NamedTuple):
-    """A lease as its worker is told of it; the task as it was when it was lent."""
+    """A lease as its worker is told of it: the task as it was then, and the text of its params."""
 
     task: Task
     token: int
     attempt: int
-    params: dict[str, Any]
+    params: bytes
     lease_ms: int
     expires_at: int
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rota.domain.dependencies import Results
+from rota.domain.packed import text_of
 from rota.domain.placeholders import FILLED_BYTES_MAX
 from rota.errors import InvalidRequest
 
@@ -38,12 +37,23 @@ def guessed_size(tasks: Tasks, task: Task) -> int:
     return len(text) + min(text.count(b"{{") * largest, FILLED_BYTES_MAX)
 
 
-def filled_size(task: Task, params: Params) -> int:
-    """Give how many bytes the task's params have, as they were filled in."""
-    if isinstance(params, InvalidRequest):
-        return 0
-    text = task.params_json or b""
-    return len(orjson.dumps(params)) if b"{{" in text else len(text)
+def has_places(task: Task) -> bool:
+    """Whether results may have to be filled in."""
+    depends = task.plan.depends if task.plan is not None else None
+    return bool(depends) and b"{{" in (task.params_json or b"")
+
+
+def filled_text(
+    archive: Archive, task: Task, parents: Fetched | None
+) -> tuple[bytes | InvalidRequest, list[str]]:
+    """Give the text of the task's params, and the parents that have to be read first.
+
+    Where there is nothing to fill in it is the text that memory has already.
+    """
+    if not has_places(task):
+        return task.params_json or b"{}", []
+    params, lacking = filled_in(archive, task, parents)
+    return params if isinstance(params, InvalidRequest) else text_of(params), lacking
 
 
 def filled_in(archive: Archive, task: Task, parents: Fetched | None) -> tuple[Params, list[str]]:
@@ -53,7 +63,7 @@ def filled_in(archive: Archive, task: Task, parents: Fetched | None) -> tuple[Pa
     """
     params = task.params or {}
     depends = task.plan.depends if task.plan is not None else None
-    if not depends or b"{{" not in (task.params_json or b""):
+    if not depends or not has_places(task):
         return params, []
     lacking: dict[str, None] = {}
 

@@ -192,7 +192,9 @@ class AnswerRoom:
         if self._has_turn or size > TURN_BYTES:
             self._budget.take_turn(size * REST_S_PER_BYTE)
             self._has_turn = False
-        self._hold(size if size > SMALL_BYTES else 0)
+        size = size if size > SMALL_BYTES else 0
+        if self._budget.shares.has_room(self.owner, size - self._held) or size < self._held:
+            self._hold(size)  # else it keeps what it took: nobody pays for what was made unasked
 
     def give_back(self) -> None:
         """Take no room while something else is waited for."""

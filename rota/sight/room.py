@@ -63,6 +63,13 @@ async def with_room(read: Callable[[], Awaitable[T]]) -> T:
         await room.wait(size, is_read=True)
 
 
+async def take_room(view: Any) -> None:
+    """Have room for the answer with a view whose parts are at hand. Raises HttpProblem."""
+    room, size = room_of.get(), size_of_view(view)
+    if room is not None and not room.take(size):
+        await room.wait(size)
+
+
 def size_of_view(view: Any) -> int:
     """Estimate the bytes of the text of a view with its deferred parts, or of what was read."""
     kind = type(view)

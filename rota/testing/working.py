@@ -157,7 +157,7 @@ class WorkerAtHand:
         function = self.worker.function_for(task.agent, task.action)
         assert function is not None, task
         ctx = RecordingContext(
-            lent.params,
+            orjson.loads(lent.params),
             task_id=task.id,
             agent=task.agent,
             action=task.action,

@@ -223,7 +223,7 @@ def test_parents_that_have_left_memory_are_read_before_a_worker_hears(bench: Lea
     assert asking.answers == []
     bench.let_read()
     [[lent]] = asking.answers
-    assert (lent.task.id, lent.params) == (child.task, {"x": True})
+    assert (lent.task.id, lent.params) == (child.task, b'{"x":true}')
 
 
 def test_a_task_whose_parents_cannot_be_read_goes_back_after_a_moment(bench: LeaseBench) -> None:

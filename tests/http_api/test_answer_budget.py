@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from aiohttp import web
-from support.http_server import read_all, until
+from support.http_server import look, read_all, until
 from support.tokens import Guarded
 
 from rota.domain.packed import Deferred, spliced, written
@@ -61,15 +61,24 @@ class Shared(Guarded):
 
         return self.rota.inside(look)
 
-    @contextlib.contextmanager
-    def unread(self, path: str, name: str = "greedy") -> Iterator[socket.socket]:
+    def unread(
+        self, path: str, name: str = "greedy"
+    ) -> contextlib.AbstractContextManager[socket.socket]:
         """Ask for something and read nothing of the answer yet."""
+        return self.asking("GET", path, name)
+
+    @contextlib.contextmanager
+    def asking(
+        self, method: str, path: str, name: str, body: Any = None
+    ) -> Iterator[socket.socket]:
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.settimeout(30)
             sock.connect(("127.0.0.1", self.rota.port))
-            head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            sock.sendall(f"{head}Authorization: Bearer {self.tokens[name]}\r\n\r\n".encode())
+            raw = orjson.dumps(body) if body is not None else b""
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n"
+            sock.sendall(f"{head}Authorization: Bearer {self.tokens[name]}\r\n\r\n".encode() + raw)
             yield sock
 
 
@@ -226,6 +235,52 @@ def test_an_answer_that_was_read_is_not_kept_with_its_connection(serve: Servers)
         until(lambda: not rota.inside(lambda _: kept()))
 
 
+@pytest.mark.parametrize("path", ["/v1/leases", "/automechanica/leases", "/v1/leases/settle"])
+def test_leases_of_large_tasks_take_a_share(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    shared = Shared(serve, monkeypatch)
+    submitted(shared.rota)
+    shared.make("worker", "work", "*")
+    tasks = [f"lent-{n}" for n in range(4)]
+    for name in tasks:
+        large = {**MAKES, "action": "big", "taskId": name}
+        assert shared.rota.post("/v1/tasks", large).status == 202
+    with contextlib.ExitStack() as stack:
+        socks = []
+        for name in tasks:
+            wants = {"types": ["big"], "waitMs": 0}
+            body = {"workerId": name, **wants}
+            if "automechanica" in path:
+                body = {"worker_id": name, "task_types": ["big"], "wait_ms": 0}
+            elif "settle" in path:
+                body = {"workerId": name, "outcomes": [], "lease": wants}
+            sock = stack.enter_context(shared.asking("POST", path, "worker", body))
+            socks.append(sock)
+        until(lambda: shared.budget()[1] > 0)
+        assert shared.budget()[0] <= 2.5 * LARGE
+        assert len(shared.client("other").get("/v1/tasks/large").body) > LARGE, "others have theirs"
+        for sock in socks:
+            assert len(read_all(sock)) > LARGE
+    until(lambda: shared.budget() == (0, 0))
+
+
+def test_tasks_whose_lease_finds_no_room_go_back(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = Shared(serve, monkeypatch)
+    submitted(shared.rota)
+    monkeypatch.setattr(byte_budgets, "WAIT_S", 0.2)
+    shared.make("worker", "work", "*")
+    shared.rota.submit_native(taskId="lent", action="big", params=MAKES["params"])
+    with shared.unread("/v1/tasks/large", "worker"), shared.unread("/v1/tasks/large", "worker"):
+        until(lambda: shared.budget()[0] >= 2 * LARGE)
+        wants = {"workerId": "w", "types": ["big"], "waitMs": 0}
+        refused = shared.client("worker").post("/v1/leases", wants)
+        assert (refused.status, refused.code) == (503, "too_many_bytes")
+    until(lambda: look(shared.rota, "lent")["state"] == "ready")
+
+
 # -- alone ---------------------------------------------------------------------------------------
 
 
@@ -306,7 +361,7 @@ def test_an_answer_that_is_larger_than_any_share_is_made_alone() -> None:
         asked = Requests()
         await asked.ask("a", 2 * byte_budgets.ANSWERS_BYTES_MAX)
         assert asked.made == ["a"]
-        assert asked.budget.shares.held == 2 * byte_budgets.ANSWERS_BYTES_MAX
+        assert asked.budget.shares.held == byte_budgets.ANSWERS_BYTES_MAX // 2, "others have theirs"
         await asked.end()
 
     asyncio.run(run())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from support.sim_outside import SimReply
 from support.sim_rules import Rule
 from support.sim_work import ACTIONS
@@ -168,7 +169,7 @@ class Workers:
         asked = (known.event.params or {}).get("from", "").strip("{}")
         if asked:
             parent = world.model.tasks[known.event.depends[asked]]
-            if lent.params["from"] != parent.result:
+            if orjson.loads(lent.params)["from"] != parent.result:
                 world.violated(f"{task.id} was lent without what {parent.id} came to")
         self.held[wants.worker].append((task.id, task.agent, lent.token))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.domain.commands import Outcome
 from rota.domain.leases import lease_id
+from rota.domain.packed import spliced
 from rota.http.dialects import automechanica_models as bodies
 from rota.http.dialects.automechanica import (
     NAME,
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 
 async def lease(call: Call) -> Any:
     """POST /automechanica/leases."""
-    lent, more = await leases.take(call, await call.body(bodies.AutoMechanicaLease))
-    return call.json({"leases": list(map(_lease, lent)), **own_words(more)})
+    shown, more = await leases.take(call, await call.body(bodies.AutoMechanicaLease), _lease)
+    return call.json({"leases": shown, **own_words(more)})
 
 
-def _lease(lent: Lent) -> dict[str, Any]:
+def _lease(_worker: str, lent: Lent) -> dict[str, Any]:
     """Show a lease with its row, in whose payload the results of other tasks are filled in."""
     return {
         "lease_id": lease_id(lent.task.id, lent.token),
         "token": lent.token,
         "lease_ms": lent.lease_ms,
-        "task": {**view(lent.task), "payload": lent.params},
+        "task": {**view(lent.task), "payload": spliced(lent.params)},
     }
 
 

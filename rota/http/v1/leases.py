@@ -21,6 +21,7 @@ from rota.config import PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX
 from rota.domain.commands import Outcome
 from rota.domain.declared import DECLARED_MAX, EVERY_AGENT, Declared
 from rota.domain.leases import lease_id
+from rota.domain.packed import spliced
 from rota.domain.wants import FILTERS_MAX, Filter, Wants
 from rota.errors import InvalidRequest, QueueFull, RotaError
 from rota.http import views
@@ -37,6 +38,7 @@ from rota.http.lease_models import (
 )
 from rota.http.presence import connection_of
 from rota.http.problems import native_body
+from rota.sight.room import take_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from rota.http.call import Call
     from rota.sight.workers import Stop
 
+    Rows = list[dict[str, Any]]
+    Show = Callable[[str, Lent], dict[str, Any]]
+
 WORKER_ERROR = "worker_error"
 """The code of a failure that its worker gives no name."""
 
@@ -53,17 +58,17 @@ WORKER_ERROR = "worker_error"
 async def lease(call: Call) -> Any:
     """POST /v1/leases."""
     body = await call.body(LeaseBody)
-    lent, more = await take(call, body)
-    return call.json({"leases": [_shown(body.workerId, each) for each in lent], **more})
+    shown, more = await take(call, body, _shown)
+    return call.json({"leases": shown, **more})
 
 
-async def take(call: Call, body: LeaseBody) -> tuple[list[Lent], dict[str, Any]]:
+async def take(call: Call, body: LeaseBody, show: Show) -> tuple[Rows, dict[str, Any]]:
     """Lend tasks to a worker; say what it is to stop, and what holds tasks if there are none."""
     wants = _wanted(call, body.workerId, body)
-    return await _lent(call, wants, body.waitMs)
+    return await _lent(call, wants, body.waitMs, show)
 
 
-async def _more(call: Call, wants: Wants, lent: list[Lent], stops: list[str]) -> dict[str, Any]:
+async def _more(call: Call, wants: Wants, lent: Rows, stops: list[str]) -> dict[str, Any]:
     """Say what a worker is to stop working on, and what holds tasks if it was given none."""
     reason = await call.sight.why_none(wants) if not lent else None
     more: dict[str, Any] = {"waitReason": reason} if reason is not None else {}
@@ -72,8 +77,11 @@ async def _more(call: Call, wants: Wants, lent: list[Lent], stops: list[str]) ->
     return more
 
 
-async def _lent(call: Call, wants: Wants, wait_ms: int) -> tuple[list[Lent], dict[str, Any]]:
-    """Wait for tasks, or for something to stop, as long as the worker does."""
+async def _lent(call: Call, wants: Wants, wait_ms: int, show: Show) -> tuple[Rows, dict[str, Any]]:
+    """Wait for tasks, or for something to stop, as long as the worker does.
+
+    What it was given goes back if there is no room for the answer, or nobody to read it.
+    """
     connection = connection_of(call.request)
 
     def has_left() -> bool:
@@ -102,14 +110,23 @@ async def _lent(call: Call, wants: Wants, wait_ms: int) -> tuple[list[Lent], dic
         asked = call.bridge.lend(wants, wait_ms if waits else 0)
         left()
         lent = await asked.answer()
-    if lent and not call.is_welcome:
+    shown = [show(wants.worker, each) for each in lent]
+    try:
+        await take_room(shown)
+        call.check_welcome()
+        is_told = not has_left()
+    except BaseException:
+        _give_back(call, lent)
+        raise
+    if not is_told:
+        _give_back(call, lent)
+        shown = []
+    return shown, await _more(call, wants, shown, stops)
+
+
+def _give_back(call: Call, lent: list[Lent]) -> None:
+    if lent:
         call.bridge.give_back(lent)
-        lent = []
-    call.check_welcome()
-    if lent and has_left():
-        call.bridge.give_back(lent)
-        lent = []
-    return lent, await _more(call, wants, lent, stops)
 
 
 def _stop(stop: Stop) -> dict[str, Any]:
@@ -151,7 +168,7 @@ def _shown(worker: str, lent: Lent) -> dict[str, Any]:
         "attempt": lent.attempt,
         "leaseMs": lent.lease_ms,
         "expiresAt": rfc3339(lent.expires_at),
-        "params": lent.params,
+        "params": spliced(lent.params),
         "task": views.native(task),
     }
 
@@ -292,18 +309,17 @@ async def settle(call: Call) -> Any:
             outcome = failure(item)
         said.append((item.leaseId, item.token, outcome))
     settling = await call.bridge.tell_settled(said, body.workerId, call.by)
-    lent: list[Lent] = []
+    leases: Rows = []
     more: dict[str, Any] = {}
     if wants is not None and body.lease is not None:
         try:
-            lent, more = await _lent(call, wants, body.lease.waitMs)
+            leases, more = await _lent(call, wants, body.lease.waitMs, _shown)
         except RotaError as error:  # which says nothing of the outcomes
             more = {"leaseError": native_body(error, call.request_id)}
     outcomes = [
         _refused(name, each) if isinstance(each, RotaError) else _settled(name, each)
         for (name, _, _), each in zip(said, await settling, strict=True)
     ]
-    leases = [_shown(body.workerId, each) for each in lent]
     return call.json({"outcomes": outcomes, "leases": leases, **more})
 
 
