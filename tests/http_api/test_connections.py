@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import random
 import re
@@ -250,6 +251,30 @@ def test_connections_that_come_together_are_taken_in_a_few_turns_of_the_loop(
             return 1000
 
         assert asyncio.run_coroutine_threadsafe(turns(), rota._loop).result(30) < 20
+
+
+def test_connections_are_taken_again_once_there_are_descriptors(
+    serve: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.http.listener.ACCEPT_PAUSE_S", 0.05)
+    rota = serve()
+
+    class Short:
+        """A listening socket for which there are no descriptors at first."""
+
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock, self.fileno, self.close = sock, sock.fileno, sock.close
+            self.left = 2
+
+        def accept(self) -> Any:
+            if self.left:
+                self.left -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self.sock.accept()
+
+    rota.inside(lambda server: setattr(server._site, "_sock", Short(server._site._sock)))
+    assert rota.get("/health/live").status == 200
+    assert [line for line in rota.log.lines if "cannot accept" in line]
 
 
 # -- fuzz ----------------------------------------------------------------------------------------
