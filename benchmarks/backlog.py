@@ -67,6 +67,8 @@ class ForgetfulLine:
 class HeldRunner:
     """Keeps attempts running until the benchmark ends them."""
 
+    leaves_nothing = staticmethod(lambda _: True)
+
     def __init__(self):
         self.running = []
 
