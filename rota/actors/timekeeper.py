@@ -5,7 +5,8 @@ takes such a step over and records `clock_stepped`, whose fold carries everythin
 counted from something that happened. `begin` does the same for what the log has not heard of: that
 the clock is behind the last record after a restart, or a step whose record was lost with the disk.
 A clock may be ahead at a start, which looks like time that passed. So what has happened is not
-forgotten by it for a while, and a step back within that time sets it right.
+forgotten by it for a while, and a step back within that time sets it right, also after another
+start: how long the clock is doubted, and since when, is in the log (rota/projections/steps.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from rota.clock import STEP_US, US_PER_S, rfc3339
-from rota.domain.events import ClockStepped
 
 if TYPE_CHECKING:
     from rota.actors.journal import Journal
@@ -39,7 +39,7 @@ class Timekeeper:
         self._clock = clock
         self._journal: Journal | None = None
         self._base: int | None = None  # how far the log's clock had been set when this one began
-        self._gap_us = self._settles_us = 0
+        self._is_doubted = False  # whether the clock may have been ahead at the start
 
     def begin(self, journal: Journal) -> None:
         """Go on with a journal at which nothing has been recorded yet."""
@@ -51,15 +51,16 @@ class Timekeeper:
             behind = state.at - clock.now_us()
             if behind > STEP_US:
                 self._base -= behind
-            if state.at and -behind > GAP_US:
-                self._gap_us = -behind
-                self._settles_us = clock.now_us() - clock.shift_us + SETTLES_US
+            gap_us = -behind if state.at else 0
+            self._is_doubted = gap_us > GAP_US or state.at < state.steps.settles_at
         self.look()
 
     def settles_at(self) -> int | None:
-        """Say until when nothing is to be forgotten by the clock, if it may be ahead."""
-        at = self._settles_us + self._clock.shift_us
-        return at if self._clock.now_us() < at else None
+        """Say until when nothing is to be forgotten after this start, if the clock may be ahead.
+
+        It may be as well if the server before this one ended before its clock was believed.
+        """
+        return self._clock.now_us() + SETTLES_US if self._is_doubted else None
 
     def follow(self, journal: Journal) -> None:
         """Tell a journal how far the clock has been set, so that its time goes on as the log's."""
@@ -82,14 +83,12 @@ class Timekeeper:
             return
         now = self._clock.now_us()
         was = now - by_us
-        corrects = -self._gap_us <= by_us < 0 and self.settles_at() is not None
         try:
-            journal.record(ClockStepped(was, now, corrects or None), at=now)
+            for part in journal.state.steps.parts_of(was, now):
+                journal.record(part, at=part.now)
         except Exception:
             logger.exception("a step of the clock could not be recorded")
             return
-        if corrects:
-            self._gap_us += by_us
         logger.warning(
             "the clock was set %s by %.1f s: it was %s and is %s",
             "forward" if now > was else "back",

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rota.domain.events import ClockStepped
+
 if TYPE_CHECKING:
     from rota.domain import events as e
     from rota.domain.events import Record
 
-_KEPT = ("shift", "carried", "latest", "settles_at", "settled_at")
+_KEPT = ("shift", "carried", "latest", "settles_at", "settled_at", "settled_carried")
 STEPS_MAX = 256
 """So many of the last steps are kept: a task that has left memory is told by today's clock."""
 
@@ -46,6 +48,7 @@ class Steps:
         self.carried = 0  # `shift` without the steps that correct
         self.latest = 0
         self.settles_at = self.settled_at = 0
+        self.settled_carried = 0  # what `carried` was when the clock was last believed
         self.last: list[StepTaken] = []
 
     def on_stepped(self, record: Record[e.ClockStepped]) -> StepTaken:
@@ -63,9 +66,24 @@ class Steps:
         return step
 
     def begin(self, before: int, event: e.ServerStarted) -> None:
-        """Note a start, `before` which the last record was."""
+        """Note a start, `before` which the last record was; it may have been doubted, too."""
         if event.settles_at is not None:
-            self.settles_at, self.settled_at = event.settles_at, before
+            if before >= self.settles_at:
+                self.settled_at, self.settled_carried = before, self.carried
+            self.settles_at = event.settles_at
+
+    def parts_of(self, was: int, now: int) -> list[ClockStepped]:
+        """Give the steps to record for one of the clock.
+
+        One back from a clock that is not believed yet takes back first by how far it was set
+        forward since; the rest corrects, if that does not lead to before what was believed.
+        """
+        if was < self.settles_at and now < was:
+            undone = max(now, was - max(0, self.carried - self.settled_carried))
+            if undone > now >= self.settled_at - (was - undone):
+                first = [ClockStepped(was, undone)] if undone < was else []
+                return [*first, ClockStepped(undone, now, corrects=True)]
+        return [ClockStepped(was, now)]
 
     def settled(self, now: int) -> int:
         """Give the moment by which things are forgotten: the last one that is believed."""

@@ -308,6 +308,38 @@ def test_a_start_with_a_clock_that_is_ahead_forgets_nothing(
     assert rota.post("/v1/tasks", keyed).json["taskId"] == first
 
 
+@pytest.mark.parametrize("way", ["started twice", "stopped and set right", "set further ahead"])
+def test_a_clock_that_is_ahead_for_longer_than_a_start_forgets_nothing(
+    serve: Servers, tmp_path: Path, clock: SetClock, way: str
+) -> None:
+    rota = serve.adopt(Rota(tmp_path / "ahead", {"scheduler": {"resultTTLSec": 3600}}, clock))
+    keyed = {"agentId": "ann", "action": "echo", "idempotencyKey": "once"}
+    first = rota.post("/v1/tasks", keyed).json["taskId"]
+    created_at = ended(rota, first)["createdAt"]
+    rota.stop()
+    clock.ahead_s = 25 * HOUR_S
+    with passing() as time_passed:
+        rota.start()
+        early = rota.submit_native(action="waits", delayMs=3_600_000)
+        if way == "set further ahead":
+            set_clock(rota, clock, 27 * HOUR_S)
+        else:
+            rota.stop()
+            clock.ahead_s = 0.0 if way == "stopped and set right" else clock.ahead_s
+            rota.start()
+        if clock.ahead_s:
+            set_clock(rota, clock, 0.0)
+        assert look(rota, first)["createdAt"] == created_at
+        now = clock.now_us()
+        assert abs(parse_rfc3339(look(rota, early)["createdAt"]) - now) < 60_000_000
+        time_passed.tick(660)
+        rota.submit_native()
+        assert rota.post("/v1/tasks", keyed).json["taskId"] == first
+        assert look(rota, first)["createdAt"] == created_at
+        assert rota.inside(lambda server: first in server.shard.state.tasks.by_id)
+    assert rota.digests()[0] == rota.digests()[1]
+
+
 def test_a_start_after_a_day_forgets_when_the_clock_has_been_believed(
     serve: Servers, tmp_path: Path, clock: SetClock
 ) -> None:

@@ -167,6 +167,7 @@ class Model:
         self.shift = 0
         self.steady = 0
         self.stepped_back = False
+        self.believed_at = self.doubted_until = self.set_forward = 0
         self.late_from: int | None = None
         self.kept: dict[str, int] = {}
         self.limits: Limits = limits_from({})
@@ -348,6 +349,8 @@ class Model:
             self._stepped(record)
         elif record.at < self.at:
             self.violated(f"record {record.seq} is dated before the one ahead of it")
+        if kind == "server_started":
+            self._started(event)
         self.seq, self.at = record.seq, record.at
         self.steady = record.at - self.shift
         if self.then:
@@ -374,10 +377,28 @@ class Model:
         by_us = event.now - event.was
         if not by_us or record.at != event.now or event.was < self.at - STEP_US:
             self.violated(f"record {record.seq} after {self.at} tells of no step: {event}")
+        if event.was < self.doubted_until and not event.corrects:
+            would_correct = event.now >= self.believed_at and -by_us > max(0, self.set_forward)
+            if by_us < 0 and would_correct:
+                self.violated(f"record {record.seq} sets a clock back that was ahead at the start")
+        if not event.corrects:
+            self.believed_at += by_us
+            self.set_forward += by_us
+        self.doubted_until += by_us
         self.shift += by_us
         steady = record.at - self.shift
         self.kept = {name: min(ended_at, steady) for name, ended_at in self.kept.items()}
         self.stepped_back = self.stepped_back or by_us < 0
+
+    def _started(self, event: Any) -> None:
+        """Know since when the clock is doubted: since the last start before which it was not."""
+        if event.settles_at is None:
+            if self.at < self.doubted_until and not event.resumed:
+                self.violated("a start believes a clock that was doubted")
+            return
+        if self.at >= self.doubted_until:
+            self.believed_at, self.set_forward = self.at, 0
+        self.doubted_until = event.settles_at
 
     def _forget(self, event: Any) -> None:
         """Keep what has ended for as long as it is kept in memory."""
