@@ -17,6 +17,8 @@ BODY_BYTES = 4 << 20
 HEADER_BYTES = 10_000_000
 UNREAD = 100
 CRUMBS = 600_000
+TIMEOUT_S = 30
+"""Longer than an answer waits for room (rota.http.byte_budgets.WAIT_S), which is refused then."""
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/tasks HTTP/1.1\r\n" + HOST
 
@@ -56,13 +58,13 @@ def cases():
 
 
 def _connected(port, stack):
-    return stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
 
 
 def _cut(port, _, stack):
     del stack
     for _ in range(TIMES):
-        with socket.create_connection(("127.0.0.1", port), 10) as sock:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as sock:
             sock.sendall(POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES)
             sock.sendall(b" " * (BODY_BYTES - 300))
 
@@ -87,7 +89,7 @@ def _unread(port, _, stack):
     for _ in range(UNREAD):
         sock = stack.enter_context(socket.socket())
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(10)
+        sock.settimeout(TIMEOUT_S)
         sock.connect(("127.0.0.1", port))
         sock.sendall(b"GET /v1/tasks/taken HTTP/1.1\r\n" + HOST + b"\r\n")
         sock.recv(10)
