@@ -289,7 +289,7 @@ class AdmissionActor(CooperativeActor):
             batch_id = self._ids.of_workflow(batch.wanted_id, fetched)
         else:
             batch_id = self._ids.of_batch(batch.dialect)
-        full = decide.why_full(state.backlog, limits, agents, batch.dialect)
+        full = decide.why_full(state.backlog, limits, agents, batch.dialect, batch.by)
         if full is not None:
             fresh = batch_id if batch.wanted_id is None else self._ids.of_workflow()
             raise self._refused_batch(batch, fresh, full)  # the wanted one stays free

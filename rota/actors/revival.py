@@ -129,7 +129,8 @@ class Revivals:
         limits = state.control.limits
         owner = share_of(task.by, task.agent)
         check_requirements(state.backlog, (task.plan or NO_PLAN,), owner)
-        full = why_full(state.backlog, limits, (*before.agents, task.agent), task.dialect)
+        agents = (*before.agents, task.agent)
+        full = why_full(state.backlog, limits, agents, task.dialect, task.by)
         if full is not None:
             raise QueueFull(full, details={"taskId": task.id})
         if not self._is_all_there(task, now):

@@ -1,9 +1,10 @@
 """Decide: accept or reject a submission.
 
 Only waiting tasks count toward the queue caps; tasks of a document that knows no cap per agent are
-bound by the global one alone. A rejection is a fact like any other: it is
-recorded, listed, and tells the client which queue was full. `position` is the place in the queue
-over all agents at the moment of submission. A batch is admitted whole or not at all.
+bound by the global one alone, of which tokens have shares; all callers have shares of the bytes. A
+rejection is a fact like any other: it is recorded, listed, and tells the client which queue was
+full. `position` is the place in the queue over all agents at the moment of submission. A batch is
+admitted whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from rota.domain.commands import SETTINGS
 from rota.domain.dependencies import Items, Prospects, check_cycles, decide_dependencies, resolve
 from rota.domain.intake import NATIVE
 from rota.domain.plan import NO_PLAN
-from rota.domain.shares import may_take
+from rota.domain.shares import may_take, share_of
+from rota.domain.tokens import LOCAL, ROTA
 from rota.errors import Conflict, InvalidRequest, QueueFull, Unprocessable
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ GLOBAL_FULL = "rejected: global queue full"
 AGENT_FULL = "rejected: agent queue full"
 BYTES_ENOUGH = "what waits and runs has as many bytes as maxQueueBytes allows"
 BYTES_FULL = f"rejected: global queue full: {BYTES_ENOUGH}"
+SHARE_FULL = f"{GLOBAL_FULL}: your share of maxQueueSize waits"
+BYTES_SHARE_FULL = f"{GLOBAL_FULL}: what waits and runs of yours has your share of maxQueueBytes"
 PAUSES_MAX = 10_000
 """How many agents are paused at most."""
 TYPE_PAUSES_MAX = 1_000
@@ -49,13 +53,19 @@ KEYS_MAX = 1_000_000
 class WaitingCounts(Protocol):
     """How many tasks wait, and how many bytes all take that have not ended."""
 
-    total: int
     required: dict[str, int]
+
+    @property
+    def total(self) -> int: ...
 
     @property
     def bytes(self) -> int: ...
 
     def of_agent(self, agent: str) -> int: ...
+
+    def of_owner(self, owner: str) -> int: ...
+
+    def bytes_of(self, owner: str) -> int: ...
 
     def sets_of(self, owner: str) -> int: ...
 
@@ -96,21 +106,36 @@ def check_can_fit(limits: Limits, agents: Sequence[str], dialect: str) -> None:
 
 
 def why_full(
-    waiting: WaitingCounts, limits: Limits, agents: Iterable[str], dialect: str = ""
+    waiting: WaitingCounts,
+    limits: Limits,
+    agents: Iterable[str],
+    dialect: str = "",
+    by: str = ROTA,
 ) -> str | None:
     """Say which queue has no room for one more task of each of `agents`, if any."""
-    return _why_full(waiting, limits, Counter(agents), dialect)
+    return _why_full(waiting, limits, Counter(agents), dialect, by)
 
 
 def _why_full(
-    waiting: WaitingCounts, limits: Limits, wanted: Mapping[str, int], dialect: str
+    waiting: WaitingCounts, limits: Limits, wanted: Mapping[str, int], dialect: str, by: str
 ) -> str | None:
-    if waiting.total + sum(wanted.values()) > limits.queued:
+    """Say which queue is full. A token has a share of `maxQueueSize`; an agent has `maxPerAgent`.
+
+    So without tokens agents may fill a queue of a few, as PinchTab's document has it.
+    """
+    total, owner = sum(wanted.values()), share_of(by, min(wanted, default=""))
+    if waiting.total + total > limits.queued:
         return GLOBAL_FULL
     for agent, count in wanted.items() if dialect not in NO_AGENT_CAP else ():
         if waiting.of_agent(agent) + count > limits.queued_per_agent:
             return AGENT_FULL
-    return BYTES_FULL if has_bytes_enough(waiting, limits) else None
+    is_token = by not in (LOCAL, ROTA)
+    if is_token and not may_take(waiting.of_owner(owner), waiting.total, total, limits.queued):
+        return SHARE_FULL
+    if has_bytes_enough(waiting, limits):
+        return BYTES_FULL
+    own, most = waiting.bytes_of(owner), limits.queued_bytes
+    return None if not most or may_take(own, waiting.bytes, 1, most) else BYTES_SHARE_FULL
 
 
 def has_bytes_enough(waiting: WaitingCounts, limits: Limits) -> bool:
@@ -128,7 +153,7 @@ def decide_submission(
     depends: dict[str, str] | None = None,
     prospects: Prospects | None = None,
 ) -> e.TaskSubmitted | e.TaskRejected:
-    full = _why_full(waiting, limits, {command.agent: 1}, command.dialect)
+    full = _why_full(waiting, limits, {command.agent: 1}, command.dialect, command.by)
     if full is not None:
         return rejected(command, task_id, full)
     return submitted(

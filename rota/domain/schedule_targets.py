@@ -105,7 +105,7 @@ def _task(request: Request, said: dict[str, str], around: Around) -> Made:
         around.waiting, (command.plan,), owner_of(request.by, (request.agent,))
     )
     event = admission.submitted(command, around.new_task(), around.position + 1, at=around.now)
-    return Made(event.task, (event,), _fullness(around, (event.agent,)))
+    return Made(event.task, (event,), _fullness(around, (event.agent,), request.by))
 
 
 def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made:
@@ -121,11 +121,11 @@ def _workflow(batch: BatchRequest, said: dict[str, str], around: Around) -> Made
         at=around.now,
     )  # fmt: skip
     events = (admission.submitted_batch(command, workflow, ids), *tasks)
-    return Made(workflow, events, _fullness(around, agents))
+    return Made(workflow, events, _fullness(around, agents, batch.by))
 
 
-def _fullness(around: Around, agents: Sequence[str]) -> str:
-    full = admission.why_full(around.waiting, around.limits, agents, "native")
+def _fullness(around: Around, agents: Sequence[str], by: str) -> str:
+    full = admission.why_full(around.waiting, around.limits, agents, "native", by)
     if full and around.minds_limits:
         limits = around.limits
         details = {"maxQueue": limits.queued, "maxPerAgent": limits.queued_per_agent}

@@ -13,7 +13,7 @@ from rota.domain.events import TaskReprioritised
 from rota.domain.fold import FOLDS
 from rota.domain.ordering import AgentOrder
 from rota.domain.packed import size_of
-from rota.domain.shares import share_of
+from rota.domain.shares import Shares, share_of
 from rota.domain.task import READY
 
 if TYPE_CHECKING:
@@ -38,10 +38,18 @@ class Backlog:
         self.required: dict[str, int] = {}
         """How many wait for a worker with such labels (`lane[5]`); none that ask for nothing."""
         self._requiring: dict[str, dict[str, int]] = {}  # the same, caller by caller
-        self.total = 0
-        self.waiting_bytes = 0
+        self.waiting = Shares(0)
+        self.waiting_bytes = Shares(0)
         self._aging_us = 0
         self.shift = 0  # the clock's in all, set by whoever folds its steps
+
+    @property
+    def total(self) -> int:
+        return self.waiting.held
+
+    def of_owner(self, owner: str) -> int:
+        """Count a caller's tasks that wait."""
+        return self.waiting.own(owner)
 
     def of_agent(self, agent: str) -> int:
         order = self.orders.get(agent)
@@ -50,7 +58,11 @@ class Backlog:
     @property
     def bytes(self) -> int:
         """Count the bytes of all that has not ended: what waits, and what is in flight."""
-        return self.waiting_bytes + self._slots.bytes
+        return self.waiting_bytes.held + self._slots.bytes.held
+
+    def bytes_of(self, owner: str) -> int:
+        """Count the bytes of all that has not ended of a caller's tasks."""
+        return self.waiting_bytes.own(owner) + self._slots.bytes.own(owner)
 
     def sets_of(self, owner: str) -> int:
         """Count the sets of labels that a caller's waiting tasks require."""
@@ -157,11 +169,11 @@ class Backlog:
         self._count(task, 1)
 
     def _count(self, task: Task, step: int) -> None:
-        self.total += step
-        self.waiting_bytes += step * size_of(task)
+        owner = share_of(task.by, task.agent)
+        self.waiting.add(owner, step)
+        self.waiting_bytes.add(owner, step * size_of(task))
         requires = task.lane[5]
         if requires:
-            owner = share_of(task.by, task.agent)
             own = self._requiring.setdefault(owner, {})
             for counts in (self.required, own):
                 left = counts[requires] = counts.get(requires, 0) + step

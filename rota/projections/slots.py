@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from rota.domain.packed import size_of
+from rota.domain.shares import Shares, share_of
 from rota.domain.task import limits_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Slots:
         """Start with none taken; `tasks` is folded before this."""
         self._tasks = tasks
         self.total = 0
-        self.bytes = 0
+        self.bytes = Shares(0)
         self._agents: dict[str, dict[str, Task]] = {}
         self._limits: dict[str, int] = {}
 
@@ -59,7 +60,7 @@ class Slots:
             return
         task.holds = False
         self.total -= 1
-        self.bytes -= size_of(task)
+        self.bytes.give_back(share_of(task.by, task.agent), size_of(task))
         held = self._agents[task.agent]
         del held[task.id]
         if not held:
@@ -70,7 +71,7 @@ class Slots:
     def _take(self, task: Task) -> None:
         task.holds = True
         self.total += 1
-        self.bytes += size_of(task)
+        self.bytes.add(share_of(task.by, task.agent), size_of(task))
         held = self._agents.get(task.agent)
         if held is None:
             held = self._agents[task.agent] = {}

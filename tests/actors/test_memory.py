@@ -18,6 +18,7 @@ from rota.domain import admission
 from rota.domain.commands import Limits, Outcome
 from rota.domain.intake import Request
 from rota.domain.refusals import RECORDS_PER_S
+from rota.domain.tokens import LOCAL
 from rota.errors import QueueFull
 from rota.projections import stats
 from rota.projections.tasks import REJECTED_MAX
@@ -166,13 +167,17 @@ def test_what_waits_is_bounded_in_bytes(make: Any) -> None:
     bench = make(queued_bytes=20_000)
     large = WAITS._replace(params=LONG)
     answers = bench.offer(*[large] * 10)
-    assert sum(type(answer) is m.Admitted for answer in answers) == 4
+    assert sum(type(answer) is m.Admitted for answer in answers) == 2
     assert answers[-1].code == "queue_full"
-    assert answers[-1].error == admission.BYTES_FULL
+    assert answers[-1].error == admission.BYTES_SHARE_FULL
     with pytest.raises(QueueFull, match="maxQueueBytes"):
         bench.submit_batch(WAITS)
+    for agent in ("b", "c"):
+        other = large._replace(agent=agent, by=LOCAL)
+        assert type(bench.offer(other)[0]) is m.Admitted, "agents without tokens have shares"
+    assert bench.offer(large._replace(by="crawler#3"))[0].error == admission.BYTES_FULL
     bench.cancel(answers[0].task)
-    assert type(bench.offer(large)[0]) is m.Admitted
+    assert type(bench.offer(large._replace(by="crawler#3"))[0]) is m.Admitted
     bench.check_replay()
 
 

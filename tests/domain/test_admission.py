@@ -12,6 +12,7 @@ from support.builders import (
     cancelled,
     expired,
     failed,
+    fold,
     given,
     interrupted,
     rejected,
@@ -26,6 +27,7 @@ from rota.domain import events as e
 from rota.domain.admission import (
     AGENT_FULL,
     GLOBAL_FULL,
+    SHARE_FULL,
     check_same,
     decide_batch,
     decide_submission,
@@ -36,6 +38,7 @@ from rota.domain.admission import (
 from rota.domain.commands import Dedup, SubmitBatch, SubmitTask
 from rota.domain.dependencies import Prospects
 from rota.domain.plan import Plan
+from rota.domain.tokens import LOCAL, ROTA
 from rota.errors import InvalidRequest, Unprocessable
 
 if TYPE_CHECKING:
@@ -97,6 +100,25 @@ def test_an_agents_full_queue_rejects_that_agent_only() -> None:
     story.when_submitting(ECHO).then(refused(AGENT_FULL))
     other = ECHO._replace(agent="a2")
     story.when_submitting(other).then(accepted(3, other))
+
+
+def test_a_token_has_a_share_of_the_queue_and_an_agent_without_tokens_its_own_cap() -> None:
+    story = given(server_started(queued=8), *(submitted(f"t{n}") for n in range(4)))
+    state = fold(record._replace(by="crawler#3") for record in story.records)
+    waiting, limits = state.backlog, state.control.limits
+    greedy = ECHO._replace(by="crawler#3/worker-1", agent="a2")
+    assert decide_submission(waiting, limits, greedy, "new") == refused(SHARE_FULL, greedy)
+    assert why_full(waiting, limits, ["a2"], by="crawler#3") == SHARE_FULL
+    for by in ("reader#4", LOCAL, ROTA):
+        other = ECHO._replace(by=by)
+        assert decide_submission(waiting, limits, other, "new") == accepted(5)
+    assert why_full(waiting, limits, ["a2"] * 4, by="reader#4") is None
+    assert why_full(waiting, limits, ["a2"] * 5, by="reader#4") == GLOBAL_FULL
+    one = fold(record._replace(by="crawler#3") for record in story.records[:2])
+    assert why_full(one.backlog, limits, ["a1", "a2", "a3"], by="crawler#3") is None
+    assert why_full(one.backlog, limits, ["a1", "a2", "a3", "a4"], by="crawler#3") == SHARE_FULL
+    without = given(server_started(queued=8), *(submitted(f"t{n}") for n in range(7)))
+    without.when_submitting(ECHO._replace(by=LOCAL)).then(accepted(8))
 
 
 def test_when_both_are_full_the_global_queue_is_named() -> None:

@@ -74,7 +74,7 @@ def orders(state: State) -> dict[str, dict[Lane, list[str]]]:
 
 def test_the_generated_histories_hold_every_kind_and_are_repeatable() -> None:
     records = history(seed=1, length=LENGTH)
-    kinds = {type(record.event) for record in (*records, *history(seed=2, length=LENGTH))}
+    kinds = {type(record.event) for record in (*records, *history(seed=6, length=LENGTH))}
     assert kinds == set(get_args(e.Event)) - {e.ActorFailed}
     assert records == history(seed=1, length=LENGTH)
     assert [r.seq for r in records] == list(range(1, len(records) + 1))

@@ -9,6 +9,7 @@ Here are the states, the queues, the caps and whose turn it is; sim_rules has th
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from rota.eventlog.codec import KINDS
 from rota.projections.control import limits_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rota.domain.commands import Limits
     from rota.domain.events import Record
@@ -473,7 +474,10 @@ class Model:
         if event.task in self.tasks or event.task in self.batches.known:
             self.violated(f"task {event.task} was born twice")
             return
-        total, full = self.waiting_total(), self._is_full(event.agent, event.dialect)
+        total, full = (
+            self.waiting_total(),
+            self._is_full(event, record.by, self._mates(event, record)),
+        )
         task = self.tasks[event.task] = ModelTask(record, self.shift)
         if kind == "task_submitted":
             promised = self.flows.is_derived(task.event) or self.projects.is_selected(task.event)
@@ -502,13 +506,39 @@ class Model:
             return "scheduled"
         return "ready"
 
-    def _is_full(self, agent: str, dialect: str) -> bool:
+    def _waiting(self) -> Iterable[ModelTask]:
+        return chain(self.aside.values(), *(tasks.values() for tasks in self.ready.values()))
+
+    def _mates(self, event: Any, record: Record) -> list[str]:
+        """Name the tasks that were admitted with this one, in the same step."""
+        plan, at = getattr(event, "plan", None), record.at - self.shift
+        group = (plan.batch, plan.workflow) if plan is not None else (None, None)
+        if group == (None, None):
+            return []
+        return [
+            each.id
+            for each in self._waiting()
+            if (each.event.batch, each.event.workflow) == group and each.created_at == at
+        ]
+
+    def _is_full(self, event: Any, by: str, mates: Sequence[str] = ()) -> bool:
         limits = self.limits
-        if self.waiting_total() >= limits.queued:
+        if not self.has_share(by, 1, mates):
             return True
-        if dialect == "browseros":  # its document knows no cap per agent
+        if event.dialect == "browseros":  # its document knows no cap per agent
             return False
-        return self.waiting_of(agent) >= limits.queued_per_agent
+        return self.waiting_of(event.agent) >= limits.queued_per_agent
+
+    def has_share(self, by: str, count: int, mates: Sequence[str] = ()) -> bool:
+        """Whether so many more of a caller's tasks may wait; a token's not as many as are left.
+
+        One that had none waiting but its `mates`, of the same batch, may fill what is left.
+        """
+        left = self.limits.queued - self.waiting_total() - count
+        token = by.partition("/")[0]
+        own = [task for task in self._waiting() if task.by.partition("/")[0] == token]
+        is_first = all(task.id in mates for task in own)
+        return left >= 0 and (by in ("local", "rota") or is_first or len(own) + count <= left)
 
     def _enter(self, task: ModelTask, record: Record) -> None:
         if task.state != "ready":
@@ -541,7 +571,7 @@ class Model:
             self._assignment(task, exact=exact)
         elif kind == "attempt_interrupted":
             self._interruption(task, event)
-        elif kind == "task_revived" and self._is_full(task.agent, task.event.dialect):
+        elif kind == "task_revived" and self._is_full(task.event, task.by):
             self.violated(f"{task.id} was revived into a full queue")
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")

@@ -401,9 +401,11 @@ class Batches(Rule):
     def on_batch_rejected(self, record: Record) -> None:
         event: Any = record.event
         model, limits = self.model, self.model.limits
-        room = limits.queued - model.waiting_total()
         fullest = max((model.waiting_of(t.agent) for t in model.tasks.values()), default=0)
-        if room >= event.size and fullest + event.size <= limits.queued_per_agent:
+        if (
+            model.has_share(record.by, event.size)
+            and fullest + event.size <= limits.queued_per_agent
+        ):
             self.violated(f"a batch of {event.size} was rejected although there was room for it")
 
     def on_task_submitted(self, task: ModelTask, record: Record) -> None:
