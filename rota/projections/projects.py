@@ -67,6 +67,10 @@ class Projects:
         """Name the projects with a run that has not ended."""
         return [*self.running.values(), *self.waiting.values()]
 
+    def find_item(self, item_id: str) -> Item | None:
+        project = self.by_id.get(self.names.get(item_id, ""))
+        return project.find(item_id) if project is not None else None
+
     def find_run(self, run_id: str) -> Run | None:
         project = self.by_id.get(self.names.get(run_id, ""))
         runs = project.runs if project is not None else ()

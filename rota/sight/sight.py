@@ -113,6 +113,7 @@ class Sight:
 
     async def task(self, task_id: str) -> Task:
         """Give a task, from memory or from the log; not to be shown as it is. Raises NotFound."""
+        task_id = self._as_unknown(task_id)
         fetched = await self._fetched(lambda _: (task_id,), "shown")
         found = self._archive.either(task_id, fetched)
         if not isinstance(found, Task) or not self.may_see(found.agent):
@@ -134,6 +135,7 @@ class Sight:
 
     async def _batch(self, batch_id: str, kind: type[B]) -> tuple[B, list[Task | None]]:
         """Give a batch and its tasks, which are bare if they have left memory."""
+        batch_id = self._as_unknown(batch_id)
 
         def subjects(fetched: Fetched | None) -> Iterable[str]:
             if self._archive.lacking((batch_id,), fetched):
@@ -365,9 +367,10 @@ class Sight:
         may_see = self._may_see
         if may_see is None:
             return await self._read(read)
+        looked_for = self._as_unknown(task_id)
 
         def read_allowed(log: LogReader) -> T:
-            history.check_seen(log, task_id, may_see)
+            history.check_seen(log, looked_for, may_see)
             return read(log)
 
         return await self._read(read_allowed)
@@ -451,10 +454,18 @@ class Sight:
         fetched: Fetched = await answer.future
         return fetched
 
+    def _as_unknown(self, task_id: str) -> str:
+        """Give the id to look for: one that nothing has, for what may not be seen."""
+        return f"{task_id} " if self._is_hidden(task_id) else task_id
+
     def _is_hidden(self, subject: str) -> bool:
-        """Whether this is in memory and may not be seen."""
-        if self._may_see is None or (found := self._archive.here(subject)) is None:
+        """Whether this is in memory, or on a project's list, and may not be seen."""
+        if self._may_see is None:
             return False
+        found = self._archive.here(subject)
+        if found is None:
+            item = self._shard.state.projects.find_item(subject)
+            return item is not None and not self._may_see(item.agent)
         tasks = [found] if isinstance(found, Task) else map(self._archive.here, found.tasks)
         return not self._may_see_all(each for each in tasks if isinstance(each, Task))
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from support.http_server import Answer, Rota, Servers
 
+    from rota.eventlog.port import Stored
+
 HIDDEN = ("ghost", "browseros")
 SECRET = "gh0stly"
 """What every hidden task is given, and says."""
@@ -132,23 +134,37 @@ def test_what_is_hidden_is_not_found_and_the_answer_is_that_for_what_never_was(
             assert _without_id(answer) == _without_id(never)
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks/{id}", "/v1/batches/{id}", "/api/jobs/{id}"])
+READ = ("/v1/tasks/{id}", "/v1/batches/{id}", "/api/jobs/{id}", "/v1/tasks/{id}/events")
+
+
+@pytest.mark.parametrize("path", [*READ, "/v1/tasks/{id}/logs", "/v1/tasks/{id}?at=1"])
 def test_as_much_is_read_for_what_is_hidden_as_for_what_never_was(
     rota: Rota, there: There, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Else the time that a 404 takes tells one from the other."""
-    reads: list[int] = []
-    known_of = LmdbLog.known_of
+    item = {"agentId": HIDDEN[0], "action": "waits", "taskId": "listed"}
+    assert rota.post("/v1/projects/hidden/tasks", item).status == 201
+    reads: list[tuple[str, int]] = []
+    known_of, read_task = LmdbLog.known_of, LmdbLog.read_task
 
     def counted(log: LmdbLog, task_ids: Sequence[str]) -> set[str]:
-        reads.append(len(task_ids))
+        reads.append(("known", len(task_ids)))
         return known_of(log, task_ids)
 
+    def read(log: LmdbLog, *args: Any) -> list[Stored]:
+        found = read_task(log, *args)
+        reads.append(("read", len(found)))
+        return found
+
     monkeypatch.setattr(LmdbLog, "known_of", counted)
-    for each in (there.hidden[2], there.batches[0], "tsk_never"):
+    monkeypatch.setattr(LmdbLog, "read_task", read)
+    found = []
+    for each in (there.hidden[2], "listed", there.batches[0], "tsk_never"):
         reads.clear()
         assert rota.get(path.replace("{id}", each)).status == 404
         assert reads, each
+        found.append([*reads])
+    assert all(each == found[-1] for each in found), found
 
 
 def _without_id(answer: Answer) -> Any:
