@@ -258,7 +258,7 @@ class Sight:
         the last slice.
         """
         await my_turn()
-        kept, now = self._shard.state.tasks, self.now()
+        kept, now = self._shard.state.tasks, self._shard.state.steps.settled(self.now())
         tasks = kept.in_order()
         end = bisect_left(tasks, before, key=lambda t: t.created_seq) if before else len(tasks)
         found: list[Task] = []

@@ -294,6 +294,7 @@ def test_a_start_with_a_clock_that_is_ahead_forgets_nothing(
     clock.ahead_s = 25 * HOUR_S
     rota.start()
     assert rota.post("/v1/tasks", keyed).json["taskId"] == first
+    assert first in [task["taskId"] for task in rota.get("/v1/tasks").json["tasks"]]
     early = rota.submit_native(action="waits", delayMs=3_600_000)
     assert rota.inside(lambda server: first in server.shard.state.tasks.by_id)
     set_clock(rota, clock, 0.0)
