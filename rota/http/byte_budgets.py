@@ -16,8 +16,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from rota.domain.shares import Shares
+from rota.domain.values import has_more_values
 from rota.errors import PayloadTooLarge, QueueFull
 from rota.http.problems import HttpProblem
+from rota.sight.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
     Staying = Callable[[str, Callable[[], None]], AbstractContextManager[None]]
 
 BODIES_BYTES_MAX = 256 << 20
-"""How much of large bodies is held at once, all of them together, until they have come whole."""
+"""How much of large bodies is held at once, all of them together, until they are parsed."""
 ANSWERS_BYTES_MAX = 96 << 20
 """How much text of answers is held at once; each is in memory twice while it is not read."""
 SMALL_BYTES = 64 << 10
 """Bodies up to so large are not worth a refusal, nor the end of a connection; nor are answers."""
 TURN_BYTES = 512 << 10
 """Answers above this are made one after the other."""
+TURN_VALUES = 500
+"""Bodies with more values, or over `SMALL_BYTES`, are parsed one after the other."""
 TURN_S = 0.05
 """So long the next one waits for an answer that cannot be made yet."""
 REST_S_PER_BYTE = 5e-9
@@ -48,21 +52,30 @@ class BodyBudget:
     def __init__(self) -> None:
         self.shares = Shares(BODIES_BYTES_MAX)
 
-    async def read(self, content: StreamReader, limit: int, owner: str) -> bytes:
-        """Read a body whole, at the cost of a caller's share. Raises a RequestError."""
+    async def read(
+        self, content: StreamReader, limit: int, owner: str, within_s: float | None
+    ) -> bytes:
+        """Read a body whole, at the cost of a caller's share. Raises TimeoutError or RequestError.
+
+        One that takes long to parse and check waits for its caller's turn; what is done with it
+        until the request waits again is a step (sight/turns.py).
+        """
         body = bytearray()
         counted = 0
         try:
-            while chunk := await content.readany():
-                body += chunk
-                size = len(body)
-                if size > limit:
-                    raise PayloadTooLarge(f"the body is larger than {limit} bytes")
-                if size > SMALL_BYTES:
-                    if not self.shares.take(owner, size - counted):
-                        msg = "too many bytes of bodies are on their way in"
-                        raise HttpProblem(503, "too_many_bytes", msg)
-                    counted = size
+            async with asyncio.timeout(within_s):
+                while chunk := await content.readany():
+                    body += chunk
+                    size = len(body)
+                    if size > limit:
+                        raise PayloadTooLarge(f"the body is larger than {limit} bytes")
+                    if size > SMALL_BYTES:
+                        if not self.shares.take(owner, size - counted):
+                            msg = "too many bytes of bodies are on their way in"
+                            raise HttpProblem(503, "too_many_bytes", msg)
+                        counted = size
+            if len(body) > SMALL_BYTES or has_more_values(bytes(body), TURN_VALUES):
+                await my_turn()
             return bytes(body)
         finally:
             self.shares.give_back(owner, counted)

@@ -6,7 +6,6 @@ field.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,11 +193,11 @@ class Call:
             msg = "send the body without Content-Encoding"
             raise HttpProblem(415, "unsupported_encoding", msg)
         try:
-            if request.content.is_eof():
-                return await self.app.body_budget.read(request.content, limit, self.share)
-            await self._expected()
-            async with asyncio.timeout(self.app.settings.server.body_timeout_s):
-                return await self.app.body_budget.read(request.content, limit, self.share)
+            within_s = None
+            if not request.content.is_eof():
+                await self._expected()
+                within_s = self.app.settings.server.body_timeout_s
+            return await self.app.body_budget.read(request.content, limit, self.share, within_s)
         except TimeoutError:
             raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
 

@@ -1,9 +1,9 @@
-"""Lists and streams that one caller asks for leave others their turns of the event loop."""
+"""Lists, streams and large bodies of one caller leave others their turns of the event loop."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.http_server import until
@@ -69,3 +69,17 @@ def test_streams_that_catch_up_take_turns(guarded: Guarded, taken: list[str]) ->
     with guarded.rota.stream("/v1/events/stream?after=0", **headers) as stream:
         next(iter(stream))
     assert f"token {guarded.principals['other']}" in taken
+
+
+@pytest.mark.parametrize(
+    "params", [{"x": ["y"] * 600}, {"x": "y" * 70_000}], ids=["many values", "large"]
+)
+def test_large_bodies_take_turns(
+    guarded: Guarded, taken: list[str], params: dict[str, Any]
+) -> None:
+    body = {"agentId": "a", "action": "waits", "params": params}
+    small = {**body, "params": {"x": "y"}}
+    assert guarded.ask("other", "POST", "/v1/tasks", small).status == 202
+    assert not taken
+    assert guarded.ask("other", "POST", "/v1/tasks", body).status == 202
+    assert taken == [f"token {guarded.principals['other']}"]
