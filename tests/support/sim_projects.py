@@ -321,7 +321,9 @@ class Projects(Rule):
         if task.id in self.killing:
             return "task_failed"
         run = self._run_of(task)
-        return "task_held" if run is not None and run.task == task.id and run.stop else ""
+        if run is None or run.task != task.id or not run.stop:
+            return ""
+        return "task_failed" if run.stop == "force" and not run.is_late else "task_held"
 
     def on_attempt_interrupted(self, task: ModelTask, record: Record) -> None:
         follows, reason = self.follows(task), record.event.reason  # type: ignore[union-attr]
