@@ -17,7 +17,7 @@ from rota.actors.dispatcher import DispatcherActor
 from rota.actors.journal import Journal
 from rota.actors.snapshotter import Snapshotter
 from rota.actors.timer import TimerActor
-from rota.domain import dispatch, receivers
+from rota.domain import dispatch, project, receivers
 from rota.domain import events as e
 from rota.domain.admission import decide_submission
 from rota.domain.attempts import decide_cancel, decide_expiry, decide_result
@@ -169,7 +169,7 @@ def interruptions_have_no_consequence(patch: pytest.MonkeyPatch) -> None:
     def patient(task: Any, reason: str) -> tuple[e.Event, ...]:
         return (e.AttemptInterrupted(task.id, task.agent, task.attempt, reason),)
 
-    patch.setattr(system, "decide_interruption", patient)
+    patch.setattr(project, "decide_interruption", patient)
 
 
 def a_paused_agent_is_served(patch: pytest.MonkeyPatch) -> None:
