@@ -54,6 +54,13 @@ def heading_of(body: bytes) -> Heading:
     return Heading(KINDS[type(event)], subject_of(event), getattr(event, "agent", None), project)
 
 
+def kind_of(body: bytes) -> str:
+    """Read of what kind a record is, also where what may not be seen was left out of it."""
+    found = _BEGINNING.match(body)
+    kind: str = found[1].decode() if found is not None else orjson.loads(body)["kind"]
+    return kind
+
+
 def is_about(body: bytes, subject: str) -> bool:
     """Check that a record is about the task, batch or schedule that an index has it under."""
     found = _BEGINNING.match(body)

@@ -112,6 +112,13 @@ def test_the_feed_and_streams_have_the_runs_of_its_own_projects(serve: Servers) 
     assert "Elm" not in said
 
 
+def test_the_feed_in_browseros_words_bears_what_was_left_out(serve: Servers) -> None:
+    ann = Ann(serve, FAILS)
+    ann.ran()
+    assert ann.ask("GET", "/v1/events?view=browseros").status == 200
+    assert ann.ops.get("/health").json["status"] == "ok"
+
+
 def test_the_place_of_its_own_is_told_without_the_id_of_anothers(serve: Servers) -> None:
     own = {"action": "waits", "taskId": "anns"}
     ann = Ann(serve, own, {**own, "taskId": "anns-next"}, {**BOBS, "action": "waits"})

@@ -12,7 +12,7 @@ import orjson
 from rota.domain import events as e
 from rota.eventlog.codec import KINDS as NAMES
 from rota.eventlog.codec import decode
-from rota.eventlog.heading import heading_of
+from rota.eventlog.heading import kind_of
 from rota.http.belonging import Belonging
 from rota.http.dialects import browseros
 from rota.sight.turns import my_turn
@@ -63,7 +63,7 @@ class Frames:
 async def shown(feed: Feed, found: list[Stored]) -> list[dict[str, Any]]:
     """Show the facts of a page that the document has names for, without holding the loop."""
     batches = Batches(feed)
-    records = [decode(item.body) for item in found if heading_of(item.body).kind in KINDS]
+    records = [decode(item.body) for item in found if kind_of(item.body) in KINDS]
     names: list[Any] = [getattr(record.event, "task", None) for record in records]
     await batches.look_up(dict.fromkeys(each for each in names if each is not None))
     views: list[dict[str, Any]] = []
