@@ -200,6 +200,10 @@ class Call:
             return await self.app.body_budget.read(request.content, limit, self.share, within_s)
         except TimeoutError:
             raise HttpProblem(408, "body_timeout", "the body came too slowly") from None
+        except RuntimeError:  # as aiohttp says it, if it was gone before the body was read
+            if request.transport is not None:
+                raise
+            raise ConnectionError("the client has left") from None
 
     async def _expected(self) -> None:
         """Tell a client that asks first to go on."""

@@ -70,7 +70,7 @@ def test_they_are_listed_by_what_is_wanted(rota, create):
     assert [row[0] for row in listed] == ["name", "cli-b2"]
     page = json.loads(rota("schedule", "list", "--agent", "cli-b", "--json").stdout)
     assert [row["name"] for row in page["schedules"]] == ["cli-b1", "cli-b2"]
-    assert rota("schedule", "list", "--makes", "noise").exit_code == 1
+    assert rota("schedule", "list", "--makes", "noise").exit_code == 2
 
 
 def test_what_it_makes_is_read_from_a_file_or_is_a_project(rota, client, create, tmp_path):

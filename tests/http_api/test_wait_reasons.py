@@ -99,7 +99,7 @@ def test_attempts_beyond_the_worker_count_say_what_they_wait_for(serve: Servers)
 
 
 def test_what_is_in_flight_counts_towards_the_bytes_of_the_queue(serve: Servers) -> None:
-    rota = serve({"scheduler": {"maxQueueBytes": 2 * MIB}})
+    rota = serve({"scheduler": {"maxQueueBytes": 4 * MIB}})  # of which one agent may have half
     large = {"agentId": "ann", "action": "fit", "params": {"text": "x" * MIB}}
     leases = []
     for _ in range(2):

@@ -116,7 +116,9 @@ def who_waits_is_not_told_of_a_resumed_agent(patch: pytest.MonkeyPatch) -> None:
 
 
 def parents_leave_a_worker_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leases, "filled_in", lambda _archive, task, _parents: (task.params or {}, []))
+    patch.setattr(
+        leases, "filled_text", lambda _archive, task, _parents: (task.params_json or b"{}", [])
+    )
 
 
 # -- tokens ------------------------------------------------------------------------------------

@@ -176,6 +176,8 @@ class Model:
         self.ready: dict[str, dict[str, ModelTask]] = {}
         self.aside: dict[str, ModelTask] = {}
         self.flying: dict[str, ModelTask] = {}
+        self._revived: tuple[int, list[str]] = (0, [])
+        """When tasks were revived last, and those that were at that moment."""
         self.since: dict[str, int] = {}
         self.paused: set[str] = set()
         self.paused_types: set[str] = set()
@@ -571,8 +573,12 @@ class Model:
             self._assignment(task, exact=exact)
         elif kind == "attempt_interrupted":
             self._interruption(task, event)
-        elif kind == "task_revived" and self._is_full(task.event, task.by):
-            self.violated(f"{task.id} was revived into a full queue")
+        elif kind == "task_revived":
+            if self._revived[0] != record.at:
+                self._revived = (record.at, [])
+            if self._is_full(task.event, task.by, self._revived[1]):
+                self.violated(f"{task.id} was revived into a full queue")
+            self._revived[1].append(task.id)
         elif kind == "task_cancelled" and event.was != task.state:
             self.violated(f"{task.id} was cancelled as {event.was}, but it was {task.state}")
         self._leave(task)
