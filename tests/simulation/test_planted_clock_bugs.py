@@ -19,13 +19,11 @@ from rota.projections.backlog import Backlog
 from rota.projections.deliveries import Deliveries
 from rota.projections.keys import Keys
 from rota.projections.state import State
-from rota.projections.steps import Steps
 from rota.projections.tasks import Tasks
 
 if TYPE_CHECKING:
     import pytest
 
-    from rota.domain.events import ServerStarted
     from rota.domain.task import Task
 
 
@@ -148,16 +146,6 @@ def a_snapshot_forgets_the_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(State, "load", classmethod(forgetful))
 
 
-def a_second_start_believes_the_clock(patch: pytest.MonkeyPatch) -> None:
-    begin = Steps.begin
-
-    def trusting(self: Steps, before: int, event: ServerStarted) -> None:
-        self.settles_at = 0
-        begin(self, before, event)
-
-    patch.setattr(Steps, "begin", trusting)
-
-
 BUGS: list[Plant] = [
     a_step_carries_nothing_over,
     a_step_carries_over_what_a_client_named,
@@ -173,7 +161,6 @@ BUGS: list[Plant] = [
     a_step_is_followed_and_not_told,
     a_deadline_is_judged_by_a_clock_that_was_set,
     a_snapshot_forgets_the_steps,
-    a_second_start_believes_the_clock,
 ]
 
 test_the_simulator_finds_the_bug = finds(BUGS)
