@@ -13,7 +13,7 @@ DEPTH_MAX = 64
 _QUOTE = b'"'
 
 
-def has_more_values(raw: bytes, most: int) -> bool:
+def has_more_values(raw: bytes | bytearray, most: int) -> bool:
     """Whether a text of JSON has more than so many values; told without reading it as JSON.
 
     Every value follows a comma or an opening bracket, or is the first; what stands in strings is
@@ -27,7 +27,7 @@ def has_more_values(raw: bytes, most: int) -> bool:
     return _openings(b"".join(bare.split(_QUOTE)[::2])) > most
 
 
-def _openings(raw: bytes) -> int:
+def _openings(raw: bytes | bytearray) -> int:
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{") + 1
 
 

@@ -4,9 +4,9 @@ Of bodies counts what has come, not what was promised: nobody is kept out by hea
 answer takes room before it is made, by an estimate (sight/room.py), and has it until it is written
 or its client is gone. Each caller has a share of either (domain/shares.py). Who is over it with a
 body gets a 503; with an answer it waits a while, callers in turn, and gets one then, or at once if
-its caller has no place left to wait in, or its own is needed (http/places.py). The largest
-are made one after the other, with rests in between, so that others' requests have their turns of
-the loop. Small ones always pass, either way.
+its caller has no place left to wait in, or its own is needed (http/places.py). The largest are made
+one after the other, with rests in between, so that others' requests have their turns of the loop.
+Small ones always pass, either way.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BodyBudget:
                             msg = "too many bytes of bodies are on their way in"
                             raise HttpProblem(503, "too_many_bytes", msg)
                         counted = size
-            if len(body) > SMALL_BYTES or has_more_values(bytes(body), TURN_VALUES):
+            if len(body) > SMALL_BYTES or has_more_values(body, TURN_VALUES):
                 await my_turn()
             return bytes(body)
         finally:
